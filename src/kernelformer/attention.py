@@ -1,0 +1,197 @@
+"""KernelAttention: the one place where feature maps and engine meet."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from kernelformer.engine import (
+    Attended,
+    State,
+    attend_bidirectional,
+    attend_causal,
+    attend_quadratic,
+    attend_step,
+    empty_state,
+)
+from kernelformer.errors import KernelformerError, ShapeError
+from kernelformer.features import FeatureMap
+
+__all__ = ["KernelAttention"]
+
+
+class KernelAttention(nn.Module):
+    """Attention out_i = phi(q_i)·Σ_j phi(k_j) v_jᵀ / phi(q_i)·Σ_j phi(k_j), linear in the length.
+
+    Sums and state are float32 for half-precision inputs, autocast included; the output has the
+    dtype of v. Changing a key or value changes no bit of an earlier causal output. A row that sees
+    no key is zero, with zero gradients.
+
+    Args:
+        feature_map: what the kernel is; its ``num_heads`` is the number of key heads, or of query heads.
+        causal: row i sees keys j <= i.
+
+    Shape:
+        q [B, Hq, N, D], k [B, H, S, D], v [B, H, S, Dv] -> [B, Hq, N, Dv]; Hq a multiple of H.
+        Causal needs N = S; otherwise the lengths are free (cross-attention).
+        key_mask bool [B, S], True = visible.
+
+    References:
+        Katharopoulos et al. 2020, arXiv 2006.16236.
+
+    Example:
+        >>> import torch, kernelformer as kf
+        >>> attention = kf.KernelAttention(kf.feature_maps.Elu(head_dim=8, num_heads=2), causal=True)
+        >>> q, k, v = torch.randn(3, 1, 2, 5, 8, generator=torch.Generator().manual_seed(0))
+        >>> out = attention(q, k, v)
+        >>> first, state = attention.stream(q[:, :, :2], k[:, :, :2], v[:, :, :2])
+        >>> rest, state = attention.stream(q[:, :, 2:], k[:, :, 2:], v[:, :, 2:], state)
+        >>> torch.allclose(out, torch.cat([first, rest], dim=2), atol=1e-6)
+        True
+    """
+
+    def __init__(self, feature_map: FeatureMap, causal: bool = False) -> None:
+        super().__init__()
+        self.feature_map = feature_map
+        self.causal = causal
+        self.register_buffer("_rows", torch.zeros(2, dtype=torch.int64), persistent=False)
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, scale: float | None = None
+    ) -> Tensor:
+        """Attention over whole sequences.
+
+        Args:
+            scale: the softmax scale; None is D ** -0.5. It enters through both sides equally.
+
+        Raises:
+            ShapeError: shapes or dtypes do not fit together.
+        """
+        self._check(q, k, v, key_mask)
+        if self.causal:
+            return self._causal(q, k, v, None, key_mask, scale)[0]
+        with torch.autocast(q.device.type, enabled=False):
+            k, v = self._expand(q, k, v)
+            q, v_seen = _without_padding(q, v, key_mask)
+            features_q = self.feature_map.map_q(q, scale, _positions(q))
+            features_k = self.feature_map.map_k(k, scale, key_mask, _positions(k))
+            attend = attend_quadratic if _is_short(q, k, self.feature_map) else attend_bidirectional
+            attended = attend(features_q, features_k, v_seen.to(features_k.values.dtype), floor=self.feature_map.floor)
+            self._count(attended, key_mask)
+        return attended.out.to(v.dtype)
+
+    def stream(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        state: State | None = None,
+        key_mask: Tensor | None = None,
+        scale: float | None = None,
+    ) -> tuple[Tensor, State]:
+        """Causal attention over the next segment, of any length, 0 and 1 included.
+
+        Returns:
+            The outputs of the segment, and the state to hand to the next call.
+
+        Raises:
+            KernelformerError: the attention is not causal.
+            ShapeError: shapes or dtypes do not fit together, or not to the state.
+        """
+        if not self.causal:
+            raise KernelformerError("stream needs causal attention: build KernelAttention(..., causal=True)")
+        self._check(q, k, v, key_mask)
+        return self._causal(q, k, v, state, key_mask, scale)
+
+    @property
+    def floored_share(self) -> float:
+        """Share of rows whose denominator met the floor (or underflowed) since the last reset."""
+        floored, rows = self._rows.tolist()
+        return floored / rows if rows else 0.0
+
+    def reset_floored(self) -> None:
+        """Forget the rows counted so far."""
+        self._rows.zero_()
+
+    def _causal(
+        self, q: Tensor, k: Tensor, v: Tensor, state: State | None, key_mask: Tensor | None, scale: float | None
+    ) -> tuple[Tensor, State]:
+        with torch.autocast(q.device.type, enabled=False):
+            k, v = self._expand(q, k, v)
+            q, v_seen = _without_padding(q, v, key_mask)
+            positions = _positions(k) if state is None else _positions(k) + state.length
+            features_q = self.feature_map.map_q(q, scale, positions)
+            features_k = self.feature_map.map_k(k, scale, key_mask, positions)
+            v_seen = v_seen.to(features_k.values.dtype)
+            width = features_k.values.shape[-1]
+            expected = (*k.shape[:2], width, v.shape[-1])
+            if state is None:
+                state = empty_state(*expected, features_k.values.dtype, v.device)
+            elif state.kv.shape != expected:
+                raise ShapeError(f"the state is of shape {list(state.kv.shape)}, this input needs {list(expected)}")
+            attend = attend_step if q.shape[2] == 1 else attend_causal
+            attended, state = attend(features_q, features_k, v_seen, state=state, floor=self.feature_map.floor)
+            self._count(attended, key_mask)
+        return attended.out.to(v.dtype), state
+
+    def _check(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
+        shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
+        if not q.ndim == k.ndim == v.ndim == 4:
+            raise ShapeError(f"q, k and v must be [B, H, N, D], got {shapes}")
+        if q.shape[0] != k.shape[0] or k.shape[:3] != v.shape[:3]:
+            raise ShapeError(f"q, k and v need one batch size, k and v the same heads and length, got {shapes}")
+        if not q.dtype == k.dtype == v.dtype:
+            raise ShapeError(f"q, k and v need one dtype, got {q.dtype}, {k.dtype}, {v.dtype}")
+        if q.shape[1] % k.shape[1]:
+            raise ShapeError(f"the heads of q must be a multiple of the heads of k, got {shapes}")
+        if self.feature_map.num_heads not in (q.shape[1], k.shape[1]):
+            raise ShapeError(f"the feature map has {self.feature_map.num_heads} heads, got {shapes}")
+        if self.causal and q.shape[2] != k.shape[2]:
+            raise ShapeError(f"causal attention needs queries and keys of one length, got {shapes}")
+        if key_mask is not None and (key_mask.dtype != torch.bool or key_mask.shape != (k.shape[0], k.shape[2])):
+            raise ShapeError(
+                f"key_mask must be bool [B, S] = [{k.shape[0]}, {k.shape[2]}], True = visible, "
+                f"got {key_mask.dtype} {list(key_mask.shape)}"
+            )
+
+    def _expand(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Repeat keys and values where there is one map for every query head."""
+        if self.feature_map.num_heads == k.shape[1]:
+            return k, v
+        groups = q.shape[1] // k.shape[1]
+        return k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
+
+    @torch.no_grad()
+    def _count(self, attended: Attended, key_mask: Tensor | None) -> None:
+        floored = attended.floored
+        seen = floored.new_ones(()).expand(floored.shape)
+        if key_mask is not None and key_mask.shape[1] == floored.shape[2]:
+            seen = seen & key_mask[:, None, :]
+        self._rows += torch.stack([(floored & seen).sum(), seen.sum()])
+
+
+def _without_padding(q: Tensor, v: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Values of masked keys become zero; so do queries there that are not finite.
+
+    In self-attention a padded position is a query, too. Zero times NaN is NaN, in the gradients of
+    real tokens as well, so NaN padding must not enter. Finite queries stay: in cross-attention
+    of equal lengths the mask says nothing about them.
+    """
+    if key_mask is None:
+        return q, v
+    v = v.masked_fill(~key_mask[:, None, :, None], 0.0)
+    if q.shape[2] == key_mask.shape[1]:
+        real = key_mask[:, None, :, None] | q.isfinite().all(-1, keepdim=True)
+        q = q.masked_fill(~real, 0.0)
+    return q, v
+
+
+def _positions(x: Tensor) -> Tensor:
+    return torch.arange(x.shape[2], device=x.device)
+
+
+def _is_short(q: Tensor, k: Tensor, feature_map: FeatureMap) -> bool:
+    """Whether N × S weights cost less than two passes through M features."""
+    width, value_dim = feature_map.num_features, k.shape[-1]
+    rows = q.shape[2] * q.shape[1] // k.shape[1]
+    return rows * k.shape[2] * (width + value_dim) < (rows + k.shape[2]) * width * value_dim

@@ -1,0 +1,63 @@
+"""The state of causal attention, and the one place where a numerator meets its denominator."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Attended", "State", "empty_state", "normalise"]
+
+
+class State(NamedTuple):
+    """All that causal attention remembers; its size does not depend on the length seen.
+
+    Every sum is scaled by exp(-log_max), so that nothing overflows: with weights
+    w_j = exp(log_scale_j - log_max), kv = Σ w_j phi_j v_jᵀ, k_sum = Σ w_j phi_j, mass = Σ w_j.
+
+    Shape:
+        kv: [B, H, M, Dv]; k_sum: [B, H, M]; mass, log_max: [B, H]; length: [] int64, tokens seen.
+        The sums are float32 for half-precision and float32 inputs, float64 for float64.
+    """
+
+    kv: Tensor
+    k_sum: Tensor
+    mass: Tensor
+    log_max: Tensor
+    length: Tensor
+
+
+class Attended(NamedTuple):
+    """What the engine returns: out [B, Hq, N, Dv], and which rows met the floor [B, Hq, N]."""
+
+    out: Tensor
+    floored: Tensor
+
+
+def empty_state(
+    batch: int, num_heads: int, num_features: int, value_dim: int, dtype: torch.dtype, device: torch.device
+) -> State:
+    """The state before the first token."""
+    zeros = torch.zeros(batch, num_heads, num_features, value_dim, dtype=dtype, device=device)
+    rows = zeros.new_zeros(batch, num_heads)
+    return State(
+        zeros,
+        zeros.new_zeros(batch, num_heads, num_features),
+        rows,
+        torch.full_like(rows, -torch.inf),
+        torch.zeros((), dtype=torch.int64, device=device),
+    )
+
+
+def normalise(num: Tensor, den: Tensor, mass: Tensor, floor: float) -> Attended:
+    """num / max(den, floor · mass), zeros where no key is visible.
+
+    The floor is relative to the key mass Σ_j exp(log_scale_j), hence free of any scale; with
+    |phi_q·phi_k| <= 1 it bounds ‖out‖ by max‖v‖ / floor. A positive map has floor 0: there only a
+    denominator that underflowed to 0 counts as floored, and its row is zero.
+    """
+    bound = floor * mass
+    floored = (den < bound if floor > 0 else den <= 0) & (mass > 0)
+    den = torch.where(floored, bound, den)
+    return Attended(num / torch.where(den > 0, den, 1.0)[..., None], floored)

@@ -1,0 +1,55 @@
+"""The map of the Linear Transformer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kernelformer.errors import KernelformerError
+from kernelformer.features import FeatureMap, Features
+
+__all__ = ["Elu"]
+
+
+class Elu(FeatureMap):
+    """phi(x) = elu(x) + 1, coordinate by coordinate; nothing is learned.
+
+    Domain and numerics: positive; |phi| grows linearly with x, so its largest value goes into
+    ``log_scale`` and ``values`` lie in [0, 1]. Below x = -88 a feature underflows to 0.
+
+    Args:
+        num_features: None or head_dim: the map keeps the width of its input.
+
+    Shape:
+        [B, H, N, D] -> values [B, H, N, D], log_scale [B, H, N].
+
+    References:
+        Katharopoulos et al. 2020, arXiv 2006.16236.
+
+    Example:
+        >>> import torch
+        >>> Elu(head_dim=4, num_heads=1).phi(torch.zeros(1, 1, 1, 4)).values
+        tensor([[[[1., 1., 1., 1.]]]])
+    """
+
+    is_positive = True
+
+    def __init__(
+        self,
+        head_dim: int,
+        num_heads: int,
+        num_features: int | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(head_dim, num_heads, head_dim if num_features is None else num_features)
+        if self.num_features != head_dim:
+            raise KernelformerError(
+                f"elu has as many features as its input, {head_dim}, got num_features={num_features}: leave it out"
+            )
+
+    def phi(self, x: Tensor) -> Features:
+        # elu(x) + 1 loses all digits below x = -17; exp(x) does not.
+        values = torch.where(x > 0, x + 1.0, x.clamp(max=0.0).exp())
+        top = values.detach().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+        return Features(values / top, top[..., 0].log())

@@ -1,0 +1,66 @@
+"""Softmax of learned projections (Hedgehog)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from kernelformer.errors import KernelformerError
+from kernelformer.features import Features, ProjectedFeatureMap, orthogonal_gaussian
+
+__all__ = ["Hedgehog"]
+
+
+class Hedgehog(ProjectedFeatureMap):
+    """phi(x) = [softmax(omegaᵀx + b), softmax(-omegaᵀx - b)], omega and b learned per head.
+
+    Starts at the identity where M = 2 D, else at random orthonormal columns; b starts at zero.
+
+    Domain and numerics: positive, values in [0, 1], no log_scale: each half sums to one.
+
+    Args:
+        num_features: M, even.
+        generator: draws omega where M differs from 2 D; None is a fresh generator of seed 0.
+
+    Shape:
+        [B, H, N, D] -> values [B, H, N, M].
+
+    References:
+        Zhang et al. 2024, arXiv 2402.04347.
+
+    Example:
+        >>> import torch
+        >>> Hedgehog(head_dim=4, num_heads=1, num_features=8).phi(torch.zeros(1, 1, 1, 4)).values.sum()
+        tensor(2., grad_fn=<SumBackward0>)
+    """
+
+    is_positive = True
+
+    def __init__(
+        self,
+        head_dim: int,
+        num_heads: int,
+        num_features: int = 64,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        if num_features % 2:
+            raise KernelformerError(f"hedgehog pairs its features: num_features must be even, got {num_features}")
+        super().__init__(head_dim, num_heads, num_features, num_projections=num_features // 2, trainable=True)
+        self.bias = nn.Parameter(torch.empty(num_heads, 1, num_features // 2))
+        self.reset_parameters(generator)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        columns = self.num_features // 2
+        if columns == self.head_dim:
+            self.omega.copy_(torch.eye(self.head_dim, device="cpu").expand(self.omega.shape))
+        else:
+            drawn = orthogonal_gaussian(self.num_heads, self.head_dim, columns, generator)
+            self.omega.copy_(drawn / drawn.norm(dim=1, keepdim=True))
+        self.bias.zero_()
+
+    def phi(self, x: Tensor) -> Features:
+        logits = self.project(x) + self.bias.to(x.dtype)
+        # Stacked, not concatenated: inductor 2.13 on CPU computes wrong gradients for the latter.
+        return Features(torch.stack([logits, -logits], dim=-2).softmax(-1).flatten(-2))

@@ -1,0 +1,213 @@
+"""The contract between feature maps and the engine, and nothing else.
+
+A feature map phi stands for the kernel k(q, k) = phi(q)·phi(k). It returns :class:`Features`, that
+is phi in a form that neither overflows nor loses small values; the engine needs nothing more.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from kernelformer.errors import KernelformerError, ShapeError
+
+__all__ = ["FeatureMap", "Features", "ProjectedFeatureMap", "orthogonal_gaussian", "seeded"]
+
+
+class Features(NamedTuple):
+    """phi(x) = values · exp(log_scale).
+
+    Shape:
+        values: [B, H, N, M]; for positive maps in [0, 1], for signed maps of norm at most 1.
+        log_scale: [B, H, N], or None for zeros; -inf for a key that must not be seen.
+    """
+
+    values: Tensor
+    log_scale: Tensor | None = None
+
+
+class FeatureMap(nn.Module, ABC):
+    """Base of every feature map: one map per key head, shared by queries and keys.
+
+    Authors write :meth:`phi` for an input that is already scaled, x·sqrt(scale), so that
+    softmax attention is the kernel exp(x·y) for every map, and declare ``is_positive``.
+    :meth:`map_q` and :meth:`map_k` are what callers use; they check shapes once.
+
+    A signed map also sets ``floor`` > 0: the engine then keeps the denominator above
+    floor · Σ_j exp(log_scale_j), the floor relative to the key mass.
+
+    Args:
+        head_dim: D, the width of one head.
+        num_heads: H, the number of maps: the number of key/value heads, or of query heads.
+        num_features: M, the width of phi(x), at least 1.
+
+    Raises:
+        KernelformerError: a size is not a positive integer.
+    """
+
+    is_positive: ClassVar[bool]
+
+    def __init__(self, head_dim: int, num_heads: int, num_features: int) -> None:
+        super().__init__()
+        for name, size in (
+            ("head_dim", head_dim),
+            ("num_heads", num_heads),
+            ("num_features", num_features),
+        ):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise KernelformerError(f"{name} must be a positive integer, got {size!r}")
+        self.head_dim = head_dim
+        self.num_heads = num_heads
+        self.num_features = num_features
+        self.floor = 0.0
+
+    @abstractmethod
+    def phi(self, x: Tensor) -> Features:
+        """Features of x [B, H, N, D], already multiplied by sqrt(scale), float32 or float64."""
+
+    def phi_q(self, x: Tensor) -> Features:
+        """Features of queries, where they differ from those of keys."""
+        return self.phi(x)
+
+    def phi_at(self, x: Tensor, positions: Tensor | None, is_query: bool) -> Features:
+        """Features of x at ``positions`` [N]; only maps that depend on positions override it."""
+        return self.phi_q(x) if is_query else self.phi(x)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Give every parameter and buffer its start value again; redraw what is drawn."""
+
+    @final
+    def map_q(self, q: Tensor, scale: float | None = None, positions: Tensor | None = None) -> Features:
+        """Features of queries [B, Hq, N, D]; Hq may be a multiple of ``num_heads``.
+
+        Args:
+            q: float16, bfloat16, float32 or float64; half precision is computed in float32.
+            scale: the softmax scale, positive; None is head_dim ** -0.5.
+            positions: [N] integers, used only by maps that depend on positions.
+
+        Returns:
+            Features whose values are [B, Hq, N, M].
+
+        Raises:
+            ShapeError: q is not [B, Hq, N, head_dim] or not floating point.
+        """
+        x = self._scaled(q, scale, "q")
+        if q.shape[1] == self.num_heads:
+            return self.phi_at(x, positions, True)
+        if q.shape[1] % self.num_heads:
+            raise ShapeError(
+                f"q has {q.shape[1]} heads, which is no multiple of the {self.num_heads} heads of {type(self).__name__}"
+            )
+        groups = q.shape[1] // self.num_heads
+        batch, heads, length, dim = q.shape
+        if positions is not None:
+            positions = positions.repeat(groups)
+        grouped = self.phi_at(x.reshape(batch, self.num_heads, groups * length, dim), positions, True)
+        log_scale = grouped.log_scale
+        return Features(
+            grouped.values.reshape(batch, heads, length, grouped.values.shape[-1]),
+            None if log_scale is None else log_scale.reshape(batch, heads, length),
+        )
+
+    @final
+    def map_k(
+        self,
+        k: Tensor,
+        scale: float | None = None,
+        key_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> Features:
+        """Features of keys [B, H, S, D]; keys with ``key_mask`` False get log_scale = -inf.
+
+        The content of masked keys, NaN included, never reaches :meth:`phi`.
+
+        Raises:
+            ShapeError: k is not [B, num_heads, S, head_dim], or key_mask not bool [B, S].
+        """
+        if k.ndim == 4 and k.shape[1] != self.num_heads:
+            raise ShapeError(f"k has {k.shape[1]} heads, {type(self).__name__} has {self.num_heads}")
+        x = self._scaled(k, scale, "k")
+        if key_mask is None:
+            return self.phi_at(x, positions, False)
+        if key_mask.dtype != torch.bool or key_mask.shape != (k.shape[0], k.shape[2]):
+            raise ShapeError(
+                f"key_mask must be bool [B, S] = [{k.shape[0]}, {k.shape[2]}], "
+                f"got {key_mask.dtype} {list(key_mask.shape)}"
+            )
+        hidden = ~key_mask[:, None, :]
+        features = self.phi_at(x.masked_fill(hidden[..., None], 0.0), positions, False)
+        log_scale = features.log_scale
+        if log_scale is None:
+            log_scale = features.values.new_zeros(features.values.shape[:-1])
+        return Features(features.values, log_scale.masked_fill(hidden, -math.inf))
+
+    def _scaled(self, x: Tensor, scale: float | None, name: str) -> Tensor:
+        if x.ndim != 4 or x.shape[-1] != self.head_dim:
+            raise ShapeError(f"{name} must be [B, H, N, {self.head_dim}], got {list(x.shape)}")
+        if not x.dtype.is_floating_point:
+            raise ShapeError(f"{name} must be floating point, got {x.dtype}")
+        if scale is None:
+            scale = self.head_dim**-0.5
+        if not scale > 0:
+            raise ShapeError(f"scale must be positive, got {scale}")
+        if x.dtype in (torch.float16, torch.bfloat16):
+            x = x.float()
+        return x * math.sqrt(scale)
+
+
+class ProjectedFeatureMap(FeatureMap):
+    """A map that sees its input through ``omega`` [H, D, R] alone: R projections per head.
+
+    The columns of omega are frequencies of a spectral map, random projections of a positive map,
+    and the particles of the Coulomb method, which therefore works on any projected map.
+
+    Args:
+        num_projections: R; M for most maps, M / 2 for maps that pair cos and sin.
+        trainable: omega is a parameter if True, a persistent buffer if False.
+    """
+
+    def __init__(
+        self, head_dim: int, num_heads: int, num_features: int, *, num_projections: int, trainable: bool
+    ) -> None:
+        super().__init__(head_dim, num_heads, num_features)
+        omega = torch.empty(num_heads, head_dim, num_projections)
+        if trainable:
+            self.omega: Tensor = nn.Parameter(omega)
+        else:
+            self.register_buffer("omega", omega)
+
+    def project(self, x: Tensor) -> Tensor:
+        """x·omega: [B, H, N, D] -> [B, H, N, R], in the dtype of x."""
+        return x @ self.omega.to(x.dtype)
+
+
+def seeded(generator: torch.Generator | None) -> torch.Generator:
+    """The given CPU generator, or a fresh one of seed 0: no draw is ever unseeded."""
+    return torch.Generator(device="cpu").manual_seed(0) if generator is None else generator
+
+
+def orthogonal_gaussian(
+    num_heads: int, head_dim: int, num_projections: int, generator: torch.Generator | None = None
+) -> Tensor:
+    """Draw [H, D, R] columns, each N(0, I), orthogonal within every block of D columns.
+
+    The directions are Haar distributed: the signs of diag(R) of the QR decomposition are
+    multiplied in, without which positive-feature estimates are biased. The norms are those of
+    independent Gaussian vectors.
+
+    References:
+        Choromanski et al. 2021, arXiv 2009.14794.
+    """
+    generator = seeded(generator)
+    blocks = -(-num_projections // head_dim)
+    shape = (num_heads, blocks, head_dim, head_dim)
+    gauss = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
+    q, r = torch.linalg.qr(gauss)
+    q = q * torch.diagonal(r, dim1=-2, dim2=-1).sign()[..., None, :]
+    norms = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu").norm(dim=-2)
+    columns = (q * norms[..., None, :]).transpose(1, 2).reshape(num_heads, head_dim, blocks * head_dim)
+    return columns[..., :num_projections].float()
