@@ -11,9 +11,7 @@ from kernelformer.features import Features
 __all__ = ["attend_reference"]
 
 
-def attend_reference(
-    q: Features, k: Features, v: Tensor, *, causal: bool = False, floor: float = 0.0
-) -> Attended:
+def attend_reference(q: Features, k: Features, v: Tensor, *, causal: bool = False, floor: float = 0.0) -> Attended:
     """out_i = Σ_j w_ij v_j / max(Σ_j w_ij, floor · Σ_j exp(log_scale_j)), in float64.
 
     w_ij = (values_q_i · values_k_j) · exp(log_scale_j - m_i), m_i the largest log_scale that row i
@@ -35,7 +33,9 @@ def attend_reference(
         seen = torch.ones(logs.shape[-2:], dtype=torch.bool, device=v.device).tril()
         logs = logs.masked_fill(~seen, -torch.inf)
     if logs.shape[-1] == 0:
-        return Attended(v.new_zeros(*q_values.shape[:-1], v.shape[-1]), torch.zeros_like(q_values[..., 0], dtype=torch.bool))
+        return Attended(
+            v.new_zeros(*q_values.shape[:-1], v.shape[-1]), torch.zeros_like(q_values[..., 0], dtype=torch.bool)
+        )
     top = logs.detach().amax(-1, keepdim=True)
     weights = torch.exp(logs - torch.where(top.isinf(), 0.0, top))
     kernel = (q_values @ k_values.transpose(-1, -2)) * weights
