@@ -1,0 +1,7 @@
+"""Hugging Face models with kernel attention: convert, save, load."""
+
+from kernelformer.hf.convert import convert
+from kernelformer.hf.load import load
+from kernelformer.hf.sites import AttentionSite, find_sites, kernels
+
+__all__ = ["AttentionSite", "convert", "find_sites", "kernels", "load"]

@@ -1,0 +1,136 @@
+"""Give a Hugging Face model kernel attention, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from kernelformer.attention import KernelAttention
+from kernelformer.errors import KernelformerError, UnsupportedModelError
+from kernelformer.feature_maps import find_feature_map
+from kernelformer.hf.interface import NAME, register
+from kernelformer.hf.sites import AttentionSite, find_sites
+
+__all__ = ["FORMAT", "attach", "convert"]
+
+FORMAT = 1
+"""Format number of ``config.kernelized``; a reader refuses a newer one."""
+
+
+def convert(
+    model: PreTrainedModel,
+    kernel: str = "hedgehog",
+    num_features: int | None = None,
+    layers: Sequence[int] | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    example: dict[str, Tensor] | None = None,
+) -> PreTrainedModel:
+    """Replace softmax attention by kernel attention, in place; the new kernels are not fitted yet.
+
+    Args:
+        model: an encoder or decoder of transformers.
+        kernel: a name of ``kernelformer.FEATURE_MAPS``, or "module:Class" for your own map.
+        num_features: M, the width of phi; None is the map's own default.
+        layers: indices of the attention layers to convert; None converts every layer. The others stay softmax.
+        options: further arguments of the map's constructor; they are saved with the model.
+        seed: of the map's random start; layer i draws from seed + i.
+        example: inputs to find the attention layers with; None takes the model's dummy inputs.
+
+    Returns:
+        The same model. Its ``config.kernelized`` says what was done, so ``model.save_pretrained(path)`` and
+        ``kernelformer.load(path)`` are all that is needed to keep it.
+
+    Raises:
+        UnsupportedModelError: a layer to convert cannot be; the message says why.
+        KernelformerError: no such kernel, layer or option; or the model is converted already.
+    """
+    if getattr(model.config, "kernelized", None):
+        raise KernelformerError("this model has kernel attention already: convert the original model")
+    find_feature_map(kernel)
+    sites = find_sites(model, example)
+    chosen = _choose(sites, layers)
+    record = {
+        "format": FORMAT,
+        "kernel": kernel,
+        "num_features": num_features,
+        "options": dict(options or {}),
+        "seed": seed,
+        "layers": [_as_record(site, index in chosen) for index, site in enumerate(sites)],
+    }
+    attach(model, record)
+    model.config.kernelized = record
+    register()
+    model.set_attn_implementation(NAME)
+    return model
+
+
+def attach(model: PreTrainedModel, record: Mapping[str, Any]) -> None:
+    """Put fresh kernels where ``record``, the content of ``config.kernelized``, says."""
+    kind = find_feature_map(record["kernel"])
+    base, prefix = model.base_model, f"{model.base_model_prefix}."
+    for index, layer in enumerate(record["layers"]):
+        path = layer["module"].removeprefix(prefix)
+        try:
+            module = base.get_submodule(path)
+        except AttributeError as error:
+            raise KernelformerError(f"{type(model).__name__} has no attention layer {path!r}: {error}") from error
+        if not layer["converted"]:
+            module.kernel = None  # type: ignore[assignment]
+            continue
+        arguments = dict(record["options"])
+        if record["num_features"] is not None:
+            arguments["num_features"] = record["num_features"]
+        generator = torch.Generator(device="cpu").manual_seed(record["seed"] + index)
+        try:
+            feature_map = kind(layer["head_dim"], layer["num_kv_heads"], generator=generator, **arguments)
+        except TypeError as error:
+            raise KernelformerError(
+                f"kernel {record['kernel']!r} was given options it does not take: {error}"
+            ) from error
+        module.kernel = _marked(KernelAttention(feature_map, causal=layer["causal"]))
+        module.kernel.to(_device(module)).train(module.training)
+
+
+def _marked(kernel: KernelAttention) -> KernelAttention:
+    """Tell transformers' weight initialisation to leave the kernel alone."""
+    for module in kernel.modules():
+        module._is_hf_initialized = True  # type: ignore[assignment]
+    return kernel
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next(module.parameters()).device
+
+
+def _choose(sites: list[AttentionSite], layers: Sequence[int] | None) -> set[int]:
+    if layers is None:
+        chosen = set(range(len(sites)))
+    else:
+        chosen = set(layers)
+        unknown = sorted(chosen - set(range(len(sites))))
+        if unknown or not chosen:
+            raise KernelformerError(f"layers must be some of 0 … {len(sites) - 1}, got {sorted(chosen)}")
+    for index in sorted(chosen):
+        refusal = sites[index].refusal
+        if refusal is not None:
+            raise UnsupportedModelError(
+                f"attention layer {index} ({sites[index].module}) cannot be converted: {refusal}"
+            )
+    return chosen
+
+
+def _as_record(site: AttentionSite, converted: bool) -> dict[str, Any]:
+    return {
+        "module": site.module,
+        "converted": converted,
+        "num_heads": site.num_heads,
+        "num_kv_heads": site.num_kv_heads,
+        "head_dim": site.head_dim,
+        "causal": site.causal,
+    }

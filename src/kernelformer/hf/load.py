@@ -1,0 +1,94 @@
+"""Load a model that was converted and saved by ``save_pretrained``, kernels included."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
+
+from kernelformer.errors import KernelformerError
+from kernelformer.hf.convert import FORMAT, attach
+from kernelformer.hf.interface import NAME, register
+from kernelformer.hf.sites import kernels
+
+__all__ = ["load"]
+
+
+def load(
+    path: str | Path,
+    model_class: type[PreTrainedModel] | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    device_map: str | None = None,
+) -> PreTrainedModel:
+    """The model saved at ``path``, with its kernels, bit-identical, in eval mode.
+
+    Args:
+        path: a folder, or a hub name, written by ``model.save_pretrained`` after ``kernelformer.convert``.
+        model_class: the transformers class to load into; None is the class that was saved.
+        dtype: of the weights; None is the one that was saved.
+
+    Raises:
+        KernelformerError: nothing there, no kernel promised or kernels absent from the weights, or written by a newer
+            version of kernelformer.
+    """
+    config = _read_config(path)
+    record = getattr(config, "kernelized", None)
+    if not record:
+        raise KernelformerError(
+            f"{path} holds no kernel attention: load it with transformers, then kernelformer.convert"
+        )
+    if record.get("format", 0) > FORMAT:
+        raise KernelformerError(
+            f"{path} was written in format {record['format']}, this version reads up to {FORMAT}: upgrade kernelformer"
+        )
+    register()
+    plain = _class_of(config) if model_class is None else model_class
+
+    class WithKernels(plain):  # type: ignore[misc, valid-type]
+        """Grows kernels before the weights are read; its instance becomes a plain one again below."""
+
+        def post_init(self) -> None:
+            attach(self, record)
+            super().post_init()
+
+    WithKernels.__name__ = plain.__name__
+    model, info = WithKernels.from_pretrained(
+        path,
+        dtype=dtype,
+        device_map=device_map,
+        attn_implementation=NAME,
+        output_loading_info=True,
+        use_safetensors=True,
+    )
+    absent = sorted(key for key in info["missing_keys"] if ".kernel." in key)
+    if absent:
+        raise KernelformerError(
+            f"{path} promises kernels that its weights do not hold ({absent[0]} and {len(absent) - 1} more): "
+            "save the model again with save_pretrained after kernelformer.convert"
+        )
+    model.__class__ = plain
+    for kernel in kernels(model).values():
+        kernel.reset_floored()
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def _read_config(path: str | Path) -> PretrainedConfig:
+    if Path(path).is_dir() and not (Path(path) / "config.json").is_file():
+        raise KernelformerError(f"{path} holds no config.json: expected a folder written by save_pretrained")
+    try:
+        return AutoConfig.from_pretrained(path)
+    except (OSError, ValueError, json.JSONDecodeError) as error:
+        raise KernelformerError(f"{path} could not be read as a transformers model: {error}") from error
+
+
+def _class_of(config: PretrainedConfig) -> Any:
+    names = config.architectures or []
+    found = getattr(transformers, names[0], None) if names else None
+    if not (isinstance(found, type) and issubclass(found, PreTrainedModel)):
+        raise KernelformerError(f"the config names no model class of transformers, got {names}: give model_class=")
+    return found
