@@ -14,8 +14,8 @@ __all__ = ["Elu"]
 class Elu(FeatureMap):
     """phi(x) = elu(x) + 1, coordinate by coordinate; nothing is learned.
 
-    Domain and numerics: positive; |phi| grows linearly with x, so its largest value goes into
-    ``log_scale`` and ``values`` lie in [0, 1]. Below x = -88 a feature underflows to 0.
+    Domain and numerics: positive at any magnitude; the largest feature goes into ``log_scale`` and
+    ``values`` lie in [0, 1].
 
     Args:
         num_features: None or head_dim: the map keeps the width of its input.
@@ -49,7 +49,7 @@ class Elu(FeatureMap):
             )
 
     def phi(self, x: Tensor) -> Features:
-        # elu(x) + 1 loses all digits below x = -17; exp(x) does not.
-        values = torch.where(x > 0, x + 1.0, x.clamp(max=0.0).exp())
-        top = values.detach().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
-        return Features(values / top, top[..., 0].log())
+        # By its logarithm: elu(x) + 1 loses all digits below x = -17 and underflows to 0 below -88.
+        exponents = torch.where(x > 0, x.clamp(min=0.0).log1p(), x)
+        top = exponents.detach().amax(-1, keepdim=True)
+        return Features((exponents - top).exp(), top[..., 0])
