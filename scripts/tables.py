@@ -1,0 +1,111 @@
+"""Prints the generated tables of README.md and docs/ into their marked regions.
+
+A region lies between the lines ``<!-- table:NAME -->`` and ``<!-- /table:NAME -->``. Without
+arguments every region is written anew; with ``--check`` nothing is written, and the exit code
+is 1 if a region differs from what the code says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+import kernelformer as kf
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAD_DIM = NUM_FEATURES = 64
+REGION = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- /table:(?P=name) -->)", re.DOTALL)
+
+
+def kernels_table() -> str:
+    """One row for each of ``kf.FEATURE_MAPS``, at head_dim 64 and 64 features."""
+    header = ["Kernel", "Paper", "Sign", "Parameters per head", "Causal", "`num_features`"]
+    return markdown_table(header, (kernel_row(name, cls) for name, cls in kf.FEATURE_MAPS.items()))
+
+
+def kernel_row(name: str, feature_map_class: type[kf.FeatureMap]) -> list[str]:
+    """What the class declares, what its docstring says, and what one instance holds."""
+    feature_map = feature_map_class(HEAD_DIM, 1, NUM_FEATURES)
+    docstring = inspect.getdoc(feature_map_class) or ""
+    return [
+        f"`{name}`",
+        paper_link(docstring),
+        "positive" if feature_map.is_positive else "signed",
+        f"{sum(parameter.numel() for parameter in feature_map.parameters()):,}",
+        "yes" if is_causal(feature_map) else "no",
+        width_rule(docstring),
+    ]
+
+
+def paper_link(docstring: str) -> str:
+    """The first reference, linked where it names an arXiv number."""
+    found = re.search(r"References:\n\s+(?P<names>[^\n]*?),\s+arXiv (?P<number>\d{4}\.\d{5})", docstring)
+    if found is None:
+        raise SystemExit(f"no 'References:' section of the form 'Names Year, arXiv NNNN.NNNNN' in:\n{docstring}")
+    return f"[{found['names']}](https://arxiv.org/abs/{found['number']})"
+
+
+def width_rule(docstring: str) -> str:
+    """What num_features may be: the first clause of its line under Args, without the letter M."""
+    found = re.search(r"^\s*num_features:\s*(?:M, )?(?P<rule>[^.:;\n]+)", docstring, re.MULTILINE)
+    return "any number" if found is None else found["rule"].strip()
+
+
+def is_causal(feature_map: kf.FeatureMap) -> bool:
+    """Whether changing the last key changes no bit of the outputs before it."""
+    attention = kf.KernelAttention(feature_map, causal=True)
+    q, k, v = torch.randn(3, 1, 1, 5, HEAD_DIM, generator=torch.Generator().manual_seed(0))
+    changed = k.clone()
+    changed[:, :, -1] *= 5.0
+    with torch.no_grad():
+        return torch.equal(attention(q, k, v)[:, :, :-1], attention(q, changed, v)[:, :, :-1])
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, ending with a newline."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+# The table of the demo is copied from the report of a run, which no check can afford to repeat.
+TABLES: dict[str, Callable[[], str] | None] = {"kernels": kernels_table, "demo": None}
+
+
+def printed(text: str) -> str:
+    """The text with every region as the code prints it."""
+
+    def replace(region: re.Match[str]) -> str:
+        if region["name"] not in TABLES:
+            raise SystemExit(f"no table {region['name']!r}; known: {', '.join(TABLES)}")
+        printer = TABLES[region["name"]]
+        return region[0] if printer is None else f"{region[1]}{printer()}{region[4]}"
+
+    return REGION.sub(replace, text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the tables, or compare them."""
+    parser = argparse.ArgumentParser(description="Write the generated tables of README.md and docs/.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table is out of date")
+    check = parser.parse_args(arguments).check
+    stale = []
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = path.read_text(encoding="utf-8")
+        new = printed(text)
+        if new != text:
+            stale.append(path.relative_to(ROOT).as_posix())
+            if not check:
+                path.write_text(new, encoding="utf-8")
+    if stale:
+        print("out of date, run `make tables`:" if check else "written:", ", ".join(stale))
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
