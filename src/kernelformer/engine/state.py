@@ -55,9 +55,15 @@ def normalise(num: Tensor, den: Tensor, mass: Tensor, floor: float) -> Attended:
 
     The floor is relative to the key mass Σ_j exp(log_scale_j), hence free of any scale; with
     |phi_q·phi_k| <= 1 it bounds ‖out‖ by max‖v‖ / floor. A positive map has floor 0: there only a
-    denominator that underflowed to 0 counts as floored, and its row is zero.
+    denominator that underflowed counts as floored, and its row is zero, with zero gradients. It
+    underflows above the smallest number, where its gradient 1 / den would overflow.
     """
-    bound = floor * mass
-    floored = (den < bound if floor > 0 else den <= 0) & (mass > 0)
-    den = torch.where(floored, bound, den)
-    return Attended(num / torch.where(den > 0, den, 1.0)[..., None], floored)
+    if floor > 0:
+        bound = floor * mass
+        floored = (den < bound) & (mass > 0)
+        divisor = torch.where(mass > 0, torch.where(floored, bound, den), torch.inf)
+    else:
+        smallest = 1e8 * torch.finfo(den.dtype).tiny
+        floored = (den <= smallest) & (mass > 0)
+        divisor = torch.where(den > smallest, den, torch.inf)
+    return Attended(num / divisor[..., None], floored)
