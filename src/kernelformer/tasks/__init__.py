@@ -1,0 +1,1 @@
+"""Texts, their batches, and what embeddings are worth: a task a file."""

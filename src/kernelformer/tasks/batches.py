@@ -1,0 +1,128 @@
+"""Texts to batches of tensors: tokens, texts of like length together, padded per batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
+
+from kernelformer.errors import DataError, KernelformerError
+
+__all__ = ["LengthBatches", "TokenisedTexts", "batches", "tokenise"]
+
+Example = dict[str, list[int]]
+
+_POOL = 32
+"""Batches that are sorted by length together: little padding, yet no epoch runs from short to long."""
+
+
+class TokenisedTexts(Dataset[Example]):
+    """Texts as token ids, not padded: items are {"input_ids": [...], "attention_mask": [...], ...}.
+
+    Works as ``train_dataset`` of ``transformers.Trainer`` with ``DataCollatorWithPadding``.
+
+    Attributes:
+        lengths: tokens a text, special ones included.
+        full: how many texts fill ``max_length``; nearly all of these lost their end.
+    """
+
+    def __init__(self, examples: list[Example], max_length: int) -> None:
+        self.examples = examples
+        self.lengths = [len(example["input_ids"]) for example in examples]
+        self.full = sum(length >= max_length for length in self.lengths)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index: int) -> Example:
+        return self.examples[index]
+
+
+class LengthBatches(Sampler[list[int]]):
+    """Batches of row numbers, each of texts of like length; seeded, another order every epoch.
+
+    All rows are shuffled, each run of 32 batches is sorted by length, cut into batches, and the batches
+    are shuffled. Every row comes once an epoch; the last batch may be smaller. Epochs count by themselves;
+    :meth:`set_epoch` sets the count, for example to resume.
+
+    Args:
+        lengths: tokens a row.
+        batch_size: rows a batch, at least 1.
+        seed: with the epoch it fixes the order.
+        shuffle: False sorts by length, longest first, so that a batch too large for memory fails at once.
+    """
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, *, seed: int, shuffle: bool = True) -> None:
+        if batch_size < 1:
+            raise KernelformerError(f"batch_size must be at least 1, got {batch_size}")
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.seed = seed
+        self.shuffle = shuffle
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass is that of ``epoch``."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-len(self.lengths) // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rows = list(range(len(self.lengths)))
+        if not self.shuffle:
+            yield from self._cut(rows)
+            return
+        generator = torch.Generator(device="cpu").manual_seed(self.seed)
+        for _ in range(self.epoch + 1):
+            order = torch.randperm(len(rows), generator=generator).tolist()
+        self.epoch += 1
+        pool = self.batch_size * _POOL
+        cut = [batch for start in range(0, len(rows), pool) for batch in self._cut(order[start : start + pool])]
+        for index in torch.randperm(len(cut), generator=generator).tolist():
+            yield cut[index]
+
+    def _cut(self, rows: list[int]) -> list[list[int]]:
+        rows = sorted(rows, key=lambda row: -self.lengths[row])
+        return [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
+
+
+def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> TokenisedTexts:
+    """Token ids of texts, cut to ``max_length`` tokens, special ones included.
+
+    Raises:
+        DataError: no texts.
+        KernelformerError: ``max_length`` leaves no room for a token of the text.
+    """
+    if not texts:
+        raise DataError("there are no texts to tokenise")
+    special = tokenizer.num_special_tokens_to_add()
+    if max_length <= special:
+        raise KernelformerError(f"max_length must be above the {special} special tokens of a text, got {max_length}")
+    encoded = tokenizer(list(texts), truncation=True, max_length=max_length)
+    columns = {name: values for name, values in encoded.items() if name in tokenizer.model_input_names}
+    examples = [{name: values[row] for name, values in columns.items()} for row in range(len(texts))]
+    return TokenisedTexts(examples, max_length)
+
+
+def batches(
+    tokens: TokenisedTexts,
+    tokenizer: PreTrainedTokenizerBase,
+    batch_size: int,
+    *,
+    seed: int,
+    shuffle: bool = True,
+) -> DataLoader[Example]:
+    """Batches {"input_ids": int64 [B, N], "attention_mask": int64 [B, N], ...}, N the longest text of each.
+
+    Each pass is another epoch of :class:`LengthBatches`; ``loader.batch_sampler.set_epoch`` resumes one.
+    Draws nothing from the global generator.
+    """
+    return DataLoader(
+        tokens,
+        batch_sampler=LengthBatches(tokens.lengths, batch_size, seed=seed, shuffle=shuffle),
+        collate_fn=DataCollatorWithPadding(tokenizer),
+        generator=torch.Generator(device="cpu").manual_seed(seed),
+    )
