@@ -1,23 +1,92 @@
 """A file a map; ``FEATURE_MAPS`` gives each class its name."""
 
+from kernelformer.feature_maps.constant import Constant
+from kernelformer.feature_maps.cos2 import Cos2
+from kernelformer.feature_maps.cosformer import Cosformer
 from kernelformer.feature_maps.darkformer import Darkformer
+from kernelformer.feature_maps.dense_exponential import DenseExponential
+from kernelformer.feature_maps.dpfp import Dpfp
 from kernelformer.feature_maps.elu import Elu
+from kernelformer.feature_maps.elu_projected import EluProjected
 from kernelformer.feature_maps.favor import Favor
 from kernelformer.feature_maps.flexformer_n import FlexformerN
 from kernelformer.feature_maps.flexformer_s import FlexformerS
 from kernelformer.feature_maps.hedgehog import Hedgehog
+from kernelformer.feature_maps.hyperbolic import Hyperbolic
+from kernelformer.feature_maps.lfk import Lfk
+from kernelformer.feature_maps.oprf import Oprf
+from kernelformer.feature_maps.polaformer import Polaformer
+from kernelformer.feature_maps.porf_softplus import PorfSoftplus
+from kernelformer.feature_maps.random_weights import Random
 from kernelformer.feature_maps.registry import find_in
+from kernelformer.feature_maps.relu import Relu
+from kernelformer.feature_maps.rfa import Rfa
+from kernelformer.feature_maps.sigmoid2 import Sigmoid2
+from kernelformer.feature_maps.softmax_sampling import SoftmaxSampling
+from kernelformer.feature_maps.softmaxfeat import Softmaxfeat
+from kernelformer.feature_maps.softplus import Softplus
+from kernelformer.feature_maps.spectral import Spectral
+from kernelformer.feature_maps.taylor import Taylor
 from kernelformer.features import FeatureMap
 
-__all__ = ["FEATURE_MAPS", "Darkformer", "Elu", "Favor", "FlexformerN", "FlexformerS", "Hedgehog", "find_feature_map"]
+__all__ = [
+    "FEATURE_MAPS",
+    "Constant",
+    "Cos2",
+    "Cosformer",
+    "Darkformer",
+    "DenseExponential",
+    "Dpfp",
+    "Elu",
+    "EluProjected",
+    "Favor",
+    "FlexformerN",
+    "FlexformerS",
+    "Hedgehog",
+    "Hyperbolic",
+    "Lfk",
+    "Oprf",
+    "Polaformer",
+    "PorfSoftplus",
+    "Random",
+    "Relu",
+    "Rfa",
+    "Sigmoid2",
+    "SoftmaxSampling",
+    "Softmaxfeat",
+    "Softplus",
+    "Spectral",
+    "Taylor",
+    "find_feature_map",
+]
 
 FEATURE_MAPS: dict[str, type[FeatureMap]] = {
+    "constant": Constant,
+    "cos2": Cos2,
+    "cosformer": Cosformer,
     "darkformer": Darkformer,
+    "dense_exponential": DenseExponential,
+    "dpfp": Dpfp,
     "elu": Elu,
+    "elu_projected": EluProjected,
     "favor": Favor,
     "flexformer_n": FlexformerN,
     "flexformer_s": FlexformerS,
     "hedgehog": Hedgehog,
+    "hyperbolic": Hyperbolic,
+    "lfk": Lfk,
+    "oprf": Oprf,
+    "polaformer": Polaformer,
+    "porf_softplus": PorfSoftplus,
+    "random": Random,
+    "relu": Relu,
+    "rfa": Rfa,
+    "sigmoid2": Sigmoid2,
+    "softmax_sampling": SoftmaxSampling,
+    "softmaxfeat": Softmaxfeat,
+    "softplus": Softplus,
+    "spectral": Spectral,
+    "taylor": Taylor,
 }
 
 
