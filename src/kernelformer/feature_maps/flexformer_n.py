@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor, nn
 
-from kernelformer.errors import KernelformerError
-from kernelformer.features import Features, ProjectedFeatureMap, seeded
+from kernelformer.feature_maps.flexformer import FlexformerFeatureMap
+from kernelformer.features import Features, seeded
 
 __all__ = ["FlexformerN"]
 
 
-class FlexformerN(ProjectedFeatureMap):
+class FlexformerN(FlexformerFeatureMap):
     """phi(x) = e(x) / (2 sqrt(n)) · [cos ω1ᵢᵀx + cos ω2ᵢᵀx, sin ω1ᵢᵀx + sin ω2ᵢᵀx], i = 1 … n = M/2.
 
     e(x) = exp(‖x‖² sqrt(D) / exp(tau)), which in the units of the unscaled input is the paper's
@@ -28,11 +28,16 @@ class FlexformerN(ProjectedFeatureMap):
         frequency_scale: standard deviation of the start of ω1 and ω2; 1 is softmax's, small is flat.
         spread: ω2 starts at ω1 + spread · frequency_scale · N(0, I).
         tau: start of tau; None is log(2 sqrt(D)), the softmax kernel's.
+        phase: learn phases: angles ω1ᵀx + b1 and ω2ᵀx + b2, started at zero.
+        shared: one set of frequencies for queries and keys, as in the paper; False starts two equal sets.
+        angle_scale: ``start_from`` scales omega so that this is the root mean square of omegaᵀx over the data;
+            None leaves omega.
         floor: the floor relative to the key mass, in (0, 1].
         generator: draws omega; None is a fresh generator of seed 0.
 
     Shape:
         [B, H, N, D] -> values [B, H, N, M], log_scale [B, H, N]; omega [H, D, M] holds ω1, then ω2; tau [H].
+        Unshared: omega_q, too; with phase: bias, and bias_q, [H, 1, M].
 
     References:
         Zhang and Zhou 2026, arXiv 2606.27748, equation 6.
@@ -43,8 +48,6 @@ class FlexformerN(ProjectedFeatureMap):
         torch.Size([2, 4, 6])
     """
 
-    is_positive = False
-
     def __init__(
         self,
         head_dim: int,
@@ -54,16 +57,24 @@ class FlexformerN(ProjectedFeatureMap):
         frequency_scale: float = 1.0,
         spread: float = 0.1,
         tau: float | None = None,
+        phase: bool = False,
+        shared: bool = True,
+        angle_scale: float | None = None,
         floor: float = 0.05,
         generator: torch.Generator | None = None,
     ) -> None:
-        if num_features % 2:
-            raise KernelformerError(f"flexformer_n pairs cos and sin: num_features must be even, got {num_features}")
-        if not 0 < floor <= 1:
-            raise KernelformerError(f"floor must lie in (0, 1], got {floor}")
-        super().__init__(head_dim, num_heads, num_features, num_projections=num_features, trainable=True)
+        super().__init__(
+            "flexformer_n",
+            head_dim,
+            num_heads,
+            num_features,
+            num_projections=num_features,
+            phase=phase,
+            shared=shared,
+            angle_scale=angle_scale,
+            floor=floor,
+        )
         self.tau = nn.Parameter(torch.empty(num_heads))
-        self.floor = floor
         self.frequency_scale = frequency_scale
         self.spread = spread
         self.tau_start = math.log(2.0 * math.sqrt(head_dim)) if tau is None else tau
@@ -71,13 +82,16 @@ class FlexformerN(ProjectedFeatureMap):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        drawn = torch.randn(2, *self.omega[..., ::2].shape, generator=seeded(generator), device="cpu")
-        second = drawn[0] + self.spread * drawn[1]
-        self.omega.copy_(self.frequency_scale * torch.cat([drawn[0], second], dim=-1))
+        super().reset_parameters(generator)
         self.tau.fill_(self.tau_start)
 
-    def phi(self, x: Tensor) -> Features:
-        angles = self.project(x).unflatten(-1, (2, -1))
-        values = torch.cat([angles.cos().sum(-2), angles.sin().sum(-2)], dim=-1)
+    def draw(self, generator: torch.Generator | None) -> Tensor:
+        drawn = torch.randn(2, *self.omega[..., ::2].shape, generator=seeded(generator), device="cpu")
+        second = drawn[0] + self.spread * drawn[1]
+        return self.frequency_scale * torch.cat([drawn[0], second], dim=-1)
+
+    def features(self, x: Tensor, angles: Tensor) -> Features:
+        pairs = angles.unflatten(-1, (2, -1))
+        values = torch.cat([pairs.cos().sum(-2), pairs.sin().sum(-2)], dim=-1)
         rate = math.sqrt(self.head_dim) * torch.exp(-self.tau.to(x.dtype))
-        return Features(values / (2.0 * math.sqrt(angles.shape[-1])), rate[:, None] * x.square().sum(-1))
+        return Features(values / (2.0 * math.sqrt(pairs.shape[-1])), rate[:, None] * x.square().sum(-1))

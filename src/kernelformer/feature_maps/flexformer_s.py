@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from kernelformer.errors import KernelformerError
-from kernelformer.features import Features, ProjectedFeatureMap, seeded
+from kernelformer.feature_maps.flexformer import FlexformerFeatureMap
+from kernelformer.features import Features, seeded
 
 __all__ = ["FlexformerS"]
 
 
-class FlexformerS(ProjectedFeatureMap):
+class FlexformerS(FlexformerFeatureMap):
     """phi(x) = exp(‖x‖²/2) / sqrt(n) · [cos(omega_iᵀx), sin(omega_iᵀx)], i = 1 … n = M/2, omega learned.
 
     For omega_i ~ N(0, I) an unbiased estimate of exp(x·y): the softmax kernel is a Gaussian kernel
@@ -25,11 +25,16 @@ class FlexformerS(ProjectedFeatureMap):
     Args:
         num_features: M, even.
         frequency_scale: standard deviation of the start of omega; 1 is softmax, small is flat.
+        phase: learn a phase b: angles omegaᵀx + b. With shared frequencies it cancels in this stationary kernel.
+        shared: one set of frequencies for queries and keys, as in the paper; False starts two equal sets.
+        angle_scale: ``start_from`` scales omega so that this is the root mean square of omegaᵀx over the data;
+            None leaves omega.
         floor: the floor relative to the key mass, in (0, 1].
         generator: draws omega; None is a fresh generator of seed 0.
 
     Shape:
         [B, H, N, D] -> values [B, H, N, M], log_scale [B, H, N]; omega [H, D, M/2].
+        Unshared: omega_q, too; with phase: bias, and bias_q, [H, 1, M/2].
 
     References:
         Zhang and Zhou 2026, arXiv 2606.27748, equation 5.
@@ -41,8 +46,6 @@ class FlexformerS(ProjectedFeatureMap):
         True
     """
 
-    is_positive = False
-
     def __init__(
         self,
         head_dim: int,
@@ -50,24 +53,29 @@ class FlexformerS(ProjectedFeatureMap):
         num_features: int = 64,
         *,
         frequency_scale: float = 1.0,
+        phase: bool = False,
+        shared: bool = True,
+        angle_scale: float | None = None,
         floor: float = 0.05,
         generator: torch.Generator | None = None,
     ) -> None:
-        if num_features % 2:
-            raise KernelformerError(f"flexformer_s pairs cos and sin: num_features must be even, got {num_features}")
-        if not 0 < floor <= 1:
-            raise KernelformerError(f"floor must lie in (0, 1], got {floor}")
-        super().__init__(head_dim, num_heads, num_features, num_projections=num_features // 2, trainable=True)
-        self.floor = floor
+        super().__init__(
+            "flexformer_s",
+            head_dim,
+            num_heads,
+            num_features,
+            num_projections=num_features // 2,
+            phase=phase,
+            shared=shared,
+            angle_scale=angle_scale,
+            floor=floor,
+        )
         self.frequency_scale = frequency_scale
         self.reset_parameters(generator)
 
-    @torch.no_grad()
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        drawn = torch.randn(self.omega.shape, generator=seeded(generator), device="cpu")
-        self.omega.copy_(self.frequency_scale * drawn)
+    def draw(self, generator: torch.Generator | None) -> Tensor:
+        return self.frequency_scale * torch.randn(self.omega.shape, generator=seeded(generator), device="cpu")
 
-    def phi(self, x: Tensor) -> Features:
-        angles = self.project(x)
+    def features(self, x: Tensor, angles: Tensor) -> Features:
         values = torch.cat([angles.cos(), angles.sin()], dim=-1) / math.sqrt(angles.shape[-1])
         return Features(values, 0.5 * x.square().sum(-1))
