@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kernelformer.errors import KernelformerError
+from kernelformer.feature_maps.checks import check_even
 from kernelformer.features import Features, ProjectedFeatureMap, orthogonal_gaussian
 
 __all__ = ["Hedgehog"]
@@ -14,13 +14,15 @@ __all__ = ["Hedgehog"]
 class Hedgehog(ProjectedFeatureMap):
     """phi(x) = [softmax(omegaᵀx + b), softmax(-omegaᵀx - b)], omega and b learned per head.
 
-    Starts at the identity where M = 2 D, else at random orthonormal columns; b starts at zero.
+    The half-space form keeps the first half alone. Starts at the identity where omega is square, else at random
+    orthonormal columns; b starts at zero.
 
     Domain and numerics: positive, values in [0, 1], no log_scale: each half sums to one.
 
     Args:
-        num_features: M, even.
-        generator: draws omega where M differs from 2 D; None is a fresh generator of seed 0.
+        num_features: M, even; in the half-space form any number.
+        half_space: phi(x) = softmax(omegaᵀx + b), with M projections instead of M / 2.
+        generator: draws omega where it is not square; None is a fresh generator of seed 0.
 
     Shape:
         [B, H, N, D] -> values [B, H, N, M].
@@ -42,17 +44,20 @@ class Hedgehog(ProjectedFeatureMap):
         num_heads: int,
         num_features: int = 64,
         *,
+        half_space: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        if num_features % 2:
-            raise KernelformerError(f"hedgehog pairs its features: num_features must be even, got {num_features}")
-        super().__init__(head_dim, num_heads, num_features, num_projections=num_features // 2, trainable=True)
-        self.bias = nn.Parameter(torch.empty(num_heads, 1, num_features // 2))
+        if not half_space:
+            check_even("hedgehog", num_features)
+        columns = num_features if half_space else num_features // 2
+        super().__init__(head_dim, num_heads, num_features, num_projections=columns, trainable=True)
+        self.half_space = half_space
+        self.bias = nn.Parameter(torch.empty(num_heads, 1, columns))
         self.reset_parameters(generator)
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        columns = self.num_features // 2
+        columns = self.omega.shape[-1]
         if columns == self.head_dim:
             self.omega.copy_(torch.eye(self.head_dim, device="cpu").expand(self.omega.shape))
         else:
@@ -62,5 +67,7 @@ class Hedgehog(ProjectedFeatureMap):
 
     def phi(self, x: Tensor) -> Features:
         logits = self.project(x) + self.bias.to(x.dtype)
+        if self.half_space:
+            return Features(logits.softmax(-1))
         # Stacked, not concatenated: inductor 2.13 on CPU computes wrong gradients for the latter.
         return Features(torch.stack([logits, -logits], dim=-2).softmax(-1).flatten(-2))
