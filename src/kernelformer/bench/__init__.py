@@ -1,0 +1,1 @@
+"""What softmax and kernel attention cost, and the report of a conversion."""
