@@ -20,35 +20,39 @@ import kernelformer as kf
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD_DIM = NUM_FEATURES = 64
+STARTERS = ["elu", "favor", "hedgehog", "darkformer", "flexformer_s", "flexformer_n"]
 REGION = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- /table:(?P=name) -->)", re.DOTALL)
 
 
-def kernels_table() -> str:
-    """One row for each of ``kf.FEATURE_MAPS``, at head_dim 64 and 64 features."""
-    header = ["Kernel", "Paper", "Sign", "Parameters per head", "Causal", "`num_features`"]
-    return markdown_table(header, (kernel_row(name, cls) for name, cls in kf.FEATURE_MAPS.items()))
+def kernels_table(names: Sequence[str] | None = None) -> str:
+    """A row for each kernel, at head_dim 64 and, where the width is free, 64 features."""
+    header = ["Kernel", "Source", "Sign", "Features", "Parameters per head", "Causal"]
+    return markdown_table(header, (kernel_row(name) for name in (kf.FEATURE_MAPS if names is None else names)))
 
 
-def kernel_row(name: str, feature_map_class: type[kf.FeatureMap]) -> list[str]:
+def kernel_row(name: str) -> list[str]:
     """What the class declares, what its docstring says, and what one instance holds."""
-    feature_map = feature_map_class(HEAD_DIM, 1, NUM_FEATURES)
+    feature_map_class: Callable[..., kf.FeatureMap] = kf.FEATURE_MAPS[name]
+    is_fixed = inspect.signature(feature_map_class).parameters["num_features"].default is None
+    feature_map = feature_map_class(HEAD_DIM, 1) if is_fixed else feature_map_class(HEAD_DIM, 1, NUM_FEATURES)
     docstring = inspect.getdoc(feature_map_class) or ""
     return [
         f"`{name}`",
-        paper_link(docstring),
+        source(docstring),
         "positive" if feature_map.is_positive else "signed",
+        f"{feature_map.num_features:,}, fixed" if is_fixed else width_rule(docstring),
         f"{sum(parameter.numel() for parameter in feature_map.parameters()):,}",
         "yes" if is_causal(feature_map) else "no",
-        width_rule(docstring),
     ]
 
 
-def paper_link(docstring: str) -> str:
-    """The first reference, linked where it names an arXiv number."""
-    found = re.search(r"References:\n\s+(?P<names>[^\n]*?),\s+arXiv (?P<number>\d{4}\.\d{5})", docstring)
+def source(docstring: str) -> str:
+    """The References section in one line, its arXiv numbers linked."""
+    found = re.search(r"^References:\n(?P<text>(?: .*\n?)+)", docstring, re.MULTILINE)
     if found is None:
-        raise SystemExit(f"no 'References:' section of the form 'Names Year, arXiv NNNN.NNNNN' in:\n{docstring}")
-    return f"[{found['names']}](https://arxiv.org/abs/{found['number']})"
+        raise SystemExit(f"no 'References:' section in:\n{docstring}")
+    text = " ".join(found["text"].split()).removesuffix(".")
+    return re.sub(r"arXiv (\d{4}\.\d{5})", r"[\1](https://arxiv.org/abs/\1)", text)
 
 
 def width_rule(docstring: str) -> str:
@@ -74,7 +78,11 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 # The table of the demo is copied from the report of a run, which no check can afford to repeat.
-TABLES: dict[str, Callable[[], str] | None] = {"kernels": kernels_table, "demo": None}
+TABLES: dict[str, Callable[[], str] | None] = {
+    "kernels": kernels_table,
+    "starters": lambda: kernels_table(STARTERS),
+    "demo": None,
+}
 
 
 def printed(text: str) -> str:

@@ -1,0 +1,79 @@
+"""README and docs: what they show runs, what they tabulate is what the code says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelformer import FEATURE_MAPS
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"(?P<marker><!-- no-run -->\s*\n)?^```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TABLES = ROOT / "scripts" / "tables.py"
+
+
+def blocks(page: Path) -> list[str]:
+    """Code of the Python blocks, each at its own line numbers; blocks after <!-- no-run --> are left out."""
+    text = page.read_text(encoding="utf-8")
+    found = BLOCK.finditer(text)
+    return ["\n" * text[: m.start("code")].count("\n") + m["code"] for m in found if not m["marker"]]
+
+
+WITH_CODE = [page for page in PAGES if blocks(page)]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Top to bottom in one namespace, as a reader would."""
+    if "transformers" in page.read_text(encoding="utf-8"):
+        pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "page"}
+    for code in blocks(page):
+        exec(compile(code, str(page), "exec"), namespace)
+
+
+def test_pages_with_code_are_found() -> None:
+    names = {page.relative_to(ROOT).as_posix() for page in WITH_CODE}
+    assert {"README.md", "docs/guides/write-a-kernel.md", "docs/guides/convert-an-encoder.md"} <= names
+
+
+def test_no_run_leaves_a_block_out(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\na = 1\n```\n\n<!-- no-run -->\n```python\nb = 2\n```\n", encoding="utf-8")
+    assert [code.strip() for code in blocks(page)] == ["a = 1"]
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_tables_are_what_the_code_says() -> None:
+    done = subprocess.run([sys.executable, TABLES, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_kernel_has_a_row() -> None:
+    region = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").split("table:kernels -->")[1]
+    assert re.findall(r"^\| `(\w+)` \|", region, re.MULTILINE) == list(FEATURE_MAPS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    targets = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text)
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_newcomer_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    assert {"setup", "check", "test", "demo", "demo-all", "bench", "docs", "gpu-check", "wheel"} <= targets
+    for page in (*PAGES, ROOT / "CONTRIBUTING.md"):
+        mentioned = re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(mentioned) <= targets
