@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from kernelformer.errors import KernelformerError, ShapeError
 
-__all__ = ["FeatureMap", "Features", "ProjectedFeatureMap", "orthogonal_gaussian", "seeded"]
+__all__ = ["FeatureMap", "Features", "Moments", "ProjectedFeatureMap", "orthogonal_gaussian", "seeded"]
 
 
 class Features(NamedTuple):
@@ -30,12 +30,28 @@ class Features(NamedTuple):
     log_scale: Tensor | None = None
 
 
+class Moments(NamedTuple):
+    """First and second moments of the scaled queries and keys that a layer sees, per head of the map.
+
+    Shape:
+        query_mean, key_mean: [H, D]; query_square, key_square: [H, D, D], the means of x xᵀ, uncentred.
+    """
+
+    query_mean: Tensor
+    key_mean: Tensor
+    query_square: Tensor
+    key_square: Tensor
+
+
 class FeatureMap(nn.Module, ABC):
     """Base of every feature map: one map per key head, shared by queries and keys.
 
     Authors write :meth:`phi` for an input that is already scaled, x·sqrt(scale), so that
     softmax attention is the kernel exp(x·y) for every map, and declare ``is_positive``.
     :meth:`map_q` and :meth:`map_k` are what callers use; they check shapes once.
+
+    ``key_shift`` [H, D], zero at first, is subtracted from every scaled key. Softmax attention does not change by
+    it, since exp(q·(k - c)) differs from exp(q·k) by a factor of the query alone; the estimate of it does.
 
     A signed map also sets ``floor`` > 0: the engine then keeps the denominator above
     floor · Σ_j exp(log_scale_j), the floor relative to the key mass.
@@ -50,6 +66,7 @@ class FeatureMap(nn.Module, ABC):
     """
 
     is_positive: ClassVar[bool]
+    key_shift: Tensor
 
     def __init__(self, head_dim: int, num_heads: int, num_features: int) -> None:
         super().__init__()
@@ -64,6 +81,7 @@ class FeatureMap(nn.Module, ABC):
         self.num_heads = num_heads
         self.num_features = num_features
         self.floor = 0.0
+        self.register_buffer("key_shift", torch.zeros(num_heads, head_dim))
 
     @abstractmethod
     def phi(self, x: Tensor) -> Features:
@@ -79,6 +97,11 @@ class FeatureMap(nn.Module, ABC):
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Give every parameter and buffer its start value again; redraw what is drawn."""
+
+    @torch.no_grad()
+    def start_from(self, moments: Moments) -> None:
+        """Take start values from data: here the mean key as ``key_shift``; maps that know more extend it."""
+        self.key_shift.copy_(moments.key_mean)
 
     @final
     def map_q(self, q: Tensor, scale: float | None = None, positions: Tensor | None = None) -> Features:
@@ -131,6 +154,7 @@ class FeatureMap(nn.Module, ABC):
         if k.ndim == 4 and k.shape[1] != self.num_heads:
             raise ShapeError(f"k has {k.shape[1]} heads, {type(self).__name__} has {self.num_heads}")
         x = self._scaled(k, scale, "k")
+        x = x - self.key_shift.to(x.dtype)[:, None]
         if key_mask is None:
             return self.phi_at(x, positions, False)
         if key_mask.dtype != torch.bool or key_mask.shape != (k.shape[0], k.shape[2]):

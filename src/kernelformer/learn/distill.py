@@ -1,0 +1,100 @@
+"""Fit kernels to the softmax attention of the model they stand in: layer by layer, one pass a batch."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from kernelformer.attention import KernelAttention
+from kernelformer.errors import KernelformerError
+from kernelformer.learn.objectives import OutputError, squared_errors
+from kernelformer.learn.trainer import Batch, Schedule, fit
+
+__all__ = ["checkpoints", "distill", "layer_errors", "only_trainable"]
+
+
+def distill(
+    model: nn.Module,
+    batches: Sequence[Mapping[str, Tensor]],
+    schedule: Schedule | None = None,
+    *,
+    objective: Callable[..., Tensor] | None = None,
+    folder: str | Path | None = None,
+) -> list[tuple[int, float]]:
+    """Train the kernels of a converted model, and nothing else, to give what softmax attention gives.
+
+    Every layer sees the queries, keys and values of the softmax model, so all layers learn at once and independently;
+    the loss is the mean of ``objective`` over layers. Memory is linear in the length.
+
+    Args:
+        model: converted by ``kernelformer.convert``, changed in place.
+        batches: inputs of the model, padded, on its device; used in order, over and over.
+        schedule: how long and how fast; None is 200 steps.
+        objective: what a layer is taught; None is the relative squared error of its output.
+        folder: where checkpoints go, from which an interrupted call goes on; None keeps none.
+
+    Returns:
+        The loss curve, (step, loss).
+
+    Raises:
+        KernelformerError: no converted layer, nothing to learn in the kernels, or no batch.
+    """
+    kernels = [module for module in model.modules() if isinstance(module, KernelAttention)]
+    parameters = [parameter for kernel in kernels for parameter in kernel.parameters()]
+    if not kernels or not len(batches):
+        raise KernelformerError("distill needs a converted model and at least one batch")
+    if not parameters:
+        return []
+    schedule = Schedule(steps=200) if schedule is None else schedule
+    objective = OutputError() if objective is None else objective
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        outputs = model(**batch, layer_objective=objective, output_attentions=True)
+        return torch.stack([value for value in outputs.attentions if value is not None]).mean()
+
+    groups = [{"params": parameters, "lr": schedule.kernel_learning_rate}]
+    with only_trainable(model, parameters), checkpoints(folder) as kept:
+        return fit(model, batches, loss, schedule, groups, kept, "distil kernels")
+
+
+@torch.no_grad()
+def layer_errors(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> list[float]:
+    """‖kernel output - softmax output‖² / ‖softmax output‖² per converted layer, over the real tokens of all batches.
+
+    Every layer is given what the softmax attention of the same weights would hand on.
+    """
+    total: Tensor | None = None
+    for batch in batches:
+        outputs = model(**batch, layer_objective=squared_errors, output_attentions=True)
+        sums = torch.stack([value for value in outputs.attentions if value is not None]).double()
+        total = sums if total is None else total + sums
+    return [] if total is None else (total[:, 0] / total[:, 1]).tolist()
+
+
+@contextmanager
+def only_trainable(model: nn.Module, parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Freeze all but ``parameters``; restore every ``requires_grad`` afterwards."""
+    chosen = {id(parameter) for parameter in parameters}
+    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    for parameter, _ in before:
+        parameter.requires_grad_(id(parameter) in chosen)
+    try:
+        yield
+    finally:
+        for parameter, required in before:
+            parameter.requires_grad_(required)
+
+
+@contextmanager
+def checkpoints(folder: str | Path | None) -> Iterator[Path]:
+    """The folder for checkpoints; None is one that is gone afterwards."""
+    if folder is not None:
+        yield Path(folder)
+        return
+    with tempfile.TemporaryDirectory() as kept:
+        yield Path(kept)

@@ -1,0 +1,108 @@
+"""Train a converted model, as a whole, to give the hidden states of its softmax teacher."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kernelformer.attention import KernelAttention
+from kernelformer.errors import KernelformerError
+from kernelformer.learn.distill import checkpoints, only_trainable
+from kernelformer.learn.trainer import Batch, Schedule, fit
+
+__all__ = ["FINETUNE_MODES", "finetune"]
+
+FINETUNE_MODES = ("none", "kernels", "qkv", "all")
+"""What is trained: nothing, kernel parameters, those and the q, k, v projections, everything but embeddings."""
+
+_QKV = re.compile(r"(^|\.)(q|k|v|query|key|value|q_proj|k_proj|v_proj|q_lin|k_lin|v_lin|qkv|c_attn|query_key_value)\.")
+
+
+def finetune(
+    student: nn.Module,
+    teacher: nn.Module,
+    batches: Sequence[Mapping[str, Tensor]],
+    schedule: Schedule | None = None,
+    *,
+    mode: str = "all",
+    folder: str | Path | None = None,
+) -> list[tuple[int, float]]:
+    """Train ``student`` so that its hidden states match the teacher's, on real tokens.
+
+    The loss is the mean over layers of ‖h_s - h_t‖² / ‖h_t‖², plus the same for the mean-pooled last hidden state.
+
+    Args:
+        student: the converted model, changed in place.
+        teacher: the model it was made from, unchanged.
+        batches: inputs of both, padded, with "attention_mask"; used in order, over and over.
+        schedule: how long and how fast; None is 1,000 steps.
+        mode: one of ``FINETUNE_MODES``.
+        folder: where checkpoints go, from which an interrupted call goes on; None keeps none.
+
+    Returns:
+        The loss curve, (step, loss).
+
+    Raises:
+        KernelformerError: no such mode, no batch, or nothing to train in that mode.
+    """
+    if mode not in FINETUNE_MODES:
+        raise KernelformerError(f"finetune is one of {', '.join(FINETUNE_MODES)}, got {mode!r}")
+    if mode == "none":
+        return []
+    if not len(batches):
+        raise KernelformerError("finetune needs at least one batch")
+    schedule = Schedule(steps=1000) if schedule is None else schedule
+    groups = _groups(student, mode, schedule)
+    teacher.eval()
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            target = teacher(**batch, output_hidden_states=True)
+        found = model(**batch, output_hidden_states=True)
+        mask = batch.get("attention_mask")
+        if mask is None:
+            mask = target.hidden_states[0].new_ones(target.hidden_states[0].shape[:2])
+        # The embeddings come first; they are the same in both, or nearly.
+        pairs = list(zip(found.hidden_states[1:], target.hidden_states[1:], strict=True))
+        layers = torch.stack([_relative_error(h, t, mask[..., None]) for h, t in pairs]).mean()
+        pooled, wanted = (_mean_pool(pair, mask) for pair in pairs[-1])
+        return layers + _relative_error(pooled, wanted, mask.new_ones(()))
+
+    trained = [parameter for group in groups for parameter in group["params"]]
+    with only_trainable(student, trained), checkpoints(folder) as kept:
+        return fit(student, batches, loss, schedule, groups, kept, "train the student")
+
+
+def _groups(student: nn.Module, mode: str, schedule: Schedule) -> list[dict[str, Any]]:
+    kernels = [module for module in student.modules() if isinstance(module, KernelAttention)]
+    of_kernels = {id(parameter): parameter for kernel in kernels for parameter in kernel.parameters()}
+    embeddings = {id(p) for module in student.modules() if isinstance(module, nn.Embedding) for p in module.parameters()}
+    others = [
+        parameter
+        for name, parameter in student.named_parameters()
+        if id(parameter) not in of_kernels
+        and id(parameter) not in embeddings
+        and (mode == "all" or (mode == "qkv" and _QKV.search(name)))
+    ]
+    groups = [
+        {"params": list(of_kernels.values()), "lr": schedule.kernel_learning_rate},
+        {"params": others, "lr": schedule.learning_rate},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if not groups:
+        raise KernelformerError(f"finetune={mode!r} leaves nothing to train: the kernels have no parameters")
+    return groups
+
+
+def _relative_error(found: Tensor, wanted: Tensor, weight: Tensor) -> Tensor:
+    found, wanted = found.float(), wanted.float()
+    return ((found - wanted).square() * weight).sum() / (wanted.square() * weight).sum()
+
+
+def _mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
+    return (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp_min(1)

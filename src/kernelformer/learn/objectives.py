@@ -1,0 +1,153 @@
+"""What one layer's kernel is taught: callables that compare it with softmax on the layer's own q, k and v.
+
+Each is given to a converted model as ``model(**batch, layer_objective=..., output_attentions=True)``; the layer then
+hands on the softmax output, and what the objective returns takes the place of its attention weights.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from kernelformer.attention import KernelAttention
+from kernelformer.errors import KernelformerError
+from kernelformer.features import Moments
+
+__all__ = ["MomentSums", "OutputError", "WeightCrossEntropy", "squared_errors"]
+
+
+class OutputError:
+    """‖kernel output - softmax output‖² / ‖softmax output‖² over the real tokens of a batch; memory linear in N."""
+
+    def __call__(
+        self,
+        kernel: KernelAttention,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_mask: Tensor | None,
+        scale: float | None,
+        softmax: Tensor,
+    ) -> Tensor:
+        error, total = squared_errors(kernel, q, k, v, key_mask, scale, softmax)
+        return error / total
+
+
+class WeightCrossEntropy:
+    """-mean_i Σ_j softmax_ij log w_ij, the loss of Hedgehog and Flexformer, ``rows`` queries at a time.
+
+    w_ij is the kernel's share φ(q_i)·φ(k_j) / max(Σ_l φ(q_i)·φ(k_l), floor · mass), kept above ``least`` so that
+    the log of a signed kernel exists. Every block of rows is recomputed in the backward pass: memory linear in N.
+
+    References:
+        Zhang et al. 2024, arXiv 2402.04347; Zhang and Zhou 2026, arXiv 2606.27748.
+    """
+
+    def __init__(self, rows: int = 128, least: float = 1e-6) -> None:
+        self.rows = rows
+        self.least = least
+
+    def __call__(
+        self,
+        kernel: KernelAttention,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_mask: Tensor | None,
+        scale: float | None,
+        softmax: Tensor,
+    ) -> Tensor:
+        if kernel.causal:
+            raise KernelformerError("the cross-entropy of weights is for bidirectional attention: use OutputError")
+        total = q.new_zeros((), dtype=torch.float32)
+        for start in range(0, q.shape[2], self.rows):
+            rows = slice(start, start + self.rows)
+            real = None if key_mask is None else key_mask[:, rows]
+            total = total + checkpoint(
+                self._block, kernel, q[:, :, rows], k, key_mask, scale, real, use_reentrant=False
+            )
+        count = q.shape[0] * q.shape[2] if key_mask is None else key_mask.sum()
+        return total / (count * q.shape[1])
+
+    def _block(
+        self,
+        kernel: KernelAttention,
+        q: Tensor,
+        k: Tensor,
+        key_mask: Tensor | None,
+        scale: float | None,
+        real: Tensor | None,
+    ) -> Tensor:
+        scores = (q @ k.transpose(-1, -2)).float() * (q.shape[-1] ** -0.5 if scale is None else scale)
+        if key_mask is not None:
+            scores = scores.masked_fill(~key_mask[:, None, None, :], -torch.inf)
+        # Values that are the rows of the identity make the output the weights themselves.
+        eye = torch.eye(k.shape[2], device=k.device, dtype=k.dtype).expand(*k.shape[:2], -1, -1)
+        weights = kernel(q, k, eye, key_mask, scale).float().clamp_min(self.least)
+        entropy = -(scores.softmax(-1).detach() * weights.log()).sum(-1)
+        return entropy.sum() if real is None else (entropy * real[:, None]).sum()
+
+
+class MomentSums:
+    """Sums up the moments of scaled queries and keys of every layer; returns zero to each."""
+
+    def __init__(self) -> None:
+        self._sums: dict[KernelAttention, list[Tensor]] = {}
+
+    def __call__(
+        self,
+        kernel: KernelAttention,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_mask: Tensor | None,
+        scale: float | None,
+        softmax: Tensor,
+    ) -> Tensor:
+        root = (q.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
+        parts = []
+        for x in (q, k):
+            tokens = _tokens(x * root, key_mask, kernel.feature_map.num_heads)
+            parts += [tokens.sum(1), tokens.transpose(-1, -2) @ tokens, tokens.new_tensor(tokens.shape[1])]
+        if kernel in self._sums:
+            parts = [before + part for before, part in zip(self._sums[kernel], parts, strict=True)]
+        self._sums[kernel] = parts
+        return q.new_zeros(())
+
+    def moments(self) -> dict[KernelAttention, Moments]:
+        """The means, per layer."""
+        found = {}
+        for kernel, (q_sum, q_square, q_count, k_sum, k_square, k_count) in self._sums.items():
+            means = (q_sum / q_count, k_sum / k_count, q_square / q_count, k_square / k_count)
+            found[kernel] = Moments(*(x.float() for x in means))
+        return found
+
+
+def squared_errors(
+    kernel: KernelAttention,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    key_mask: Tensor | None,
+    scale: float | None,
+    softmax: Tensor,
+) -> Tensor:
+    """[2]: Σ ‖kernel output - softmax output‖² and Σ ‖softmax output‖² over real tokens, in float32."""
+    difference = (kernel(q, k, v, key_mask, scale).float() - softmax.float()).square().sum((1, 3))
+    size = softmax.float().square().sum((1, 3))
+    if key_mask is not None:
+        difference, size = difference.masked_fill(~key_mask, 0.0), size.masked_fill(~key_mask, 0.0)
+    return torch.stack([difference.sum(), size.sum()])
+
+
+def _tokens(x: Tensor, key_mask: Tensor | None, num_heads: int) -> Tensor:
+    """[B, H', N, D] -> [H, tokens, D] in float64, real tokens only.
+
+    Query heads that share a map are put together; key heads seen by several maps are repeated.
+    """
+    heads = x.double().transpose(0, 1)
+    heads = heads.flatten(1, 2) if key_mask is None else heads[:, key_mask]
+    if heads.shape[0] < num_heads:
+        return heads.repeat_interleave(num_heads // heads.shape[0], dim=0)
+    return heads.reshape(num_heads, -1, x.shape[-1])

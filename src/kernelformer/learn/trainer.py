@@ -1,0 +1,157 @@
+"""The one training loop: transformers' Trainer over batches that are ready, with a loss of ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, SequentialSampler
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+__all__ = ["Batch", "Schedule", "fit", "wants_bfloat16"]
+
+Batch = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train.
+
+    Attributes:
+        steps: optimiser steps, one batch each.
+        learning_rate: the peak rate of weights; it rises over ``warmup`` · steps, then falls linearly to zero.
+        kernel_learning_rate: the peak rate of kernel parameters.
+        precision: "float32", "bfloat16" (autocast; kernels stay float32), or "auto": bfloat16 where the machine has
+            instructions for it.
+        max_grad_norm: gradients are clipped to it.
+        save_steps: a checkpoint every so many steps, from which an interrupted run goes on.
+    """
+
+    steps: int
+    learning_rate: float = 5e-4
+    kernel_learning_rate: float = 1e-2
+    warmup: float = 0.05
+    betas: tuple[float, float] = (0.9, 0.99)
+    precision: str = "auto"
+    max_grad_norm: float = 1.0
+    save_steps: int = 200
+    seed: int = 0
+
+
+def fit(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    loss: Callable[[nn.Module, Batch], Tensor],
+    schedule: Schedule,
+    parameters: Sequence[dict[str, Any]],
+    folder: Path,
+    label: str,
+) -> list[tuple[int, float]]:
+    """Train the ``parameters`` (optimiser groups) of ``model``, going on from a checkpoint in ``folder`` if there is one.
+
+    Batches are taken in their order, again from the start where there are fewer than steps.
+
+    Returns:
+        (step, mean loss since the entry before), about 50 of them.
+    """
+    optimizer = torch.optim.AdamW(
+        list(parameters), lr=schedule.learning_rate, betas=schedule.betas, weight_decay=0.0
+    )
+    trainer = _LossTrainer(
+        model=model,
+        args=_arguments(schedule, folder),
+        train_dataset=_Batches(batches),
+        data_collator=_only_item,
+        optimizers=(optimizer, None),
+    )
+    trainer.loss_function = loss
+    trainer.remove_callback(PrinterCallback)
+    trainer.remove_callback(ProgressCallback)
+    if sys.stderr.isatty():
+        trainer.add_callback(_Bar(label))
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
+    return [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
+
+
+def wants_bfloat16(precision: str) -> bool:
+    """Whether to train under bfloat16 autocast: asked for, or "auto" on a machine with instructions for it."""
+    if precision != "auto":
+        return precision == "bfloat16"
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported()
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+class _Batches(Dataset[Batch]):
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.batches[index]
+
+
+class _LossTrainer(Trainer):
+    """A Trainer whose loss is ``loss_function``, without dropout: the teacher has none either."""
+
+    loss_function: Callable[[nn.Module, Batch], Tensor]
+
+    def compute_loss(
+        self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        model.eval()
+        return self.loss_function(model, inputs)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)
+
+
+class _Bar(ProgressCallback):
+    """A progress bar that shows the loss, instead of a line for every entry of the log."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__()
+        self.label = label
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        super().on_train_begin(args, state, control, **kwargs)
+        if self.training_bar is not None:
+            self.training_bar.set_description(self.label)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if self.training_bar is not None and logs and "loss" in logs:
+            self.training_bar.set_postfix(loss=f"{float(logs['loss']):.4f}")
+
+
+def _arguments(schedule: Schedule, folder: Path) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(folder),
+        max_steps=schedule.steps,
+        per_device_train_batch_size=1,
+        warmup_steps=round(schedule.warmup * schedule.steps),
+        lr_scheduler_type="linear",
+        max_grad_norm=schedule.max_grad_norm,
+        logging_steps=max(1, schedule.steps // 50),
+        save_steps=schedule.save_steps,
+        save_total_limit=1,
+        seed=schedule.seed,
+        bf16=wants_bfloat16(schedule.precision),
+        use_cpu=not torch.cuda.is_available(),
+        disable_tqdm=True,
+        report_to=[],
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+    )
+
+
+def _only_item(items: list[Batch]) -> dict[str, Tensor]:
+    return dict(items[0])
