@@ -11,10 +11,12 @@ from kernelformer.engine import (
     attend_bidirectional,
     attend_causal,
     attend_quadratic,
+    attend_softmax,
     attend_step,
     empty_state,
 )
 from kernelformer.errors import KernelformerError, ShapeError
+from kernelformer.feature_maps import Softmax
 from kernelformer.features import FeatureMap
 
 __all__ = ["KernelAttention"]
@@ -71,6 +73,9 @@ class KernelAttention(nn.Module):
             ShapeError: shapes or dtypes do not fit together.
         """
         self._check(q, k, v, key_mask)
+        if isinstance(self.feature_map, Softmax):
+            q, v = _without_padding(q, v, key_mask)
+            return attend_softmax(q, k, v, causal=self.causal, key_mask=key_mask, scale=scale)
         if self.causal:
             return self._causal(q, k, v, None, key_mask, scale)[0]
         with torch.autocast(q.device.type, enabled=False):
@@ -98,11 +103,15 @@ class KernelAttention(nn.Module):
             The outputs of the segment, and the state to hand to the next call.
 
         Raises:
-            KernelformerError: the attention is not causal.
+            KernelformerError: the attention is not causal, or exact softmax.
             ShapeError: shapes or dtypes do not fit together, or not to the state.
         """
         if not self.causal:
             raise KernelformerError("stream needs causal attention: build KernelAttention(..., causal=True)")
+        if isinstance(self.feature_map, Softmax):
+            raise KernelformerError(
+                "exact softmax has no state of fixed size to stream: call forward, or take a kernel"
+            )
         self._check(q, k, v, key_mask)
         return self._causal(q, k, v, state, key_mask, scale)
 

@@ -22,6 +22,7 @@ from kernelformer.feature_maps.registry import find_in
 from kernelformer.feature_maps.relu import Relu
 from kernelformer.feature_maps.rfa import Rfa
 from kernelformer.feature_maps.sigmoid2 import Sigmoid2
+from kernelformer.feature_maps.softmax import Softmax
 from kernelformer.feature_maps.softmax_sampling import SoftmaxSampling
 from kernelformer.feature_maps.softmaxfeat import Softmaxfeat
 from kernelformer.feature_maps.softplus import Softplus
@@ -52,6 +53,7 @@ __all__ = [
     "Relu",
     "Rfa",
     "Sigmoid2",
+    "Softmax",
     "SoftmaxSampling",
     "Softmaxfeat",
     "Softplus",
@@ -91,9 +93,9 @@ FEATURE_MAPS: dict[str, type[FeatureMap]] = {
 
 
 def find_feature_map(name: str) -> type[FeatureMap]:
-    """The class of a kernel: a name of ``FEATURE_MAPS``, or "module:Class" for a user's own.
+    """The class of a kernel: a name of ``FEATURE_MAPS``, "softmax", or "module:Class" for a user's own.
 
     Raises:
         KernelformerError: no such name (the near ones are given), or no such class.
     """
-    return find_in(FEATURE_MAPS, name)
+    return find_in({**FEATURE_MAPS, "softmax": Softmax}, name)
