@@ -66,6 +66,8 @@ class FeatureMap(nn.Module, ABC):
     """
 
     is_positive: ClassVar[bool]
+    learning_rate: ClassVar[float] = 1e-2
+    """The rate at which this map's parameters are distilled unless a caller says otherwise."""
     key_shift: Tensor
 
     def __init__(self, head_dim: int, num_heads: int, num_features: int) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
 
 from kernelformer.errors import DataError, KernelformerError
 
-__all__ = ["LengthBatches", "TokenisedTexts", "batches", "tokenise"]
+__all__ = ["LengthBatches", "StepBatches", "TokenisedTexts", "batches", "tokenise"]
 
 Example = dict[str, list[int]]
 
@@ -126,3 +128,26 @@ def batches(
         collate_fn=DataCollatorWithPadding(tokenizer),
         generator=torch.Generator(device="cpu").manual_seed(seed),
     )
+
+
+class StepBatches(Sequence[Mapping[str, Tensor]]):
+    """The batches of a training run, one a step, each padded when it is asked for; epoch after epoch, seeded."""
+
+    def __init__(
+        self, tokens: TokenisedTexts, tokenizer: PreTrainedTokenizerBase, batch_size: int, *, steps: int, seed: int
+    ) -> None:
+        sampler = LengthBatches(tokens.lengths, batch_size, seed=seed)
+        self.tokens = tokens
+        self.collate = DataCollatorWithPadding(tokenizer)
+        self.rows: list[list[int]] = []
+        while len(self.rows) < steps:
+            self.rows.extend(sampler)
+        del self.rows[steps:]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        return dict(self.collate([self.tokens[row] for row in self.rows[index]]))

@@ -1,0 +1,22 @@
+"""The command line's verbs, put together."""
+
+from __future__ import annotations
+
+import typer
+
+from kernelformer.cli.convert import convert
+from kernelformer.cli.demo import demo
+from kernelformer.cli.list import list_kernels
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Linear-time attention whose kernel is learned.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("convert")(convert)
+app.command("demo")(demo)
+app.command("list")(list_kernels)

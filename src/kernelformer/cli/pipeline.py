@@ -1,0 +1,368 @@
+"""The main job: teacher and texts in, a converted, distilled, measured student and its report out."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from kernelformer.bench.cost import Cost, measure_cost
+from kernelformer.bench.record import Evaluation, LayerError, Record
+from kernelformer.bench.report import write_report
+from kernelformer.cli.settings import ConvertSettings, WorkFolder
+from kernelformer.errors import DataError, KernelformerError, UnsupportedModelError
+from kernelformer.feature_maps import find_feature_map
+from kernelformer.hf import convert, find_sites, kernels
+from kernelformer.learn import FINETUNE_MODES, Schedule, distill, finetune, layer_errors, start_from_data
+from kernelformer.tasks.batches import StepBatches, TokenisedTexts, batches, tokenise
+from kernelformer.tasks.embedding import compare_embeddings, embed
+from kernelformer.tasks.probing import compare_probes, probe
+from kernelformer.tasks.text import Corpus, load_texts, split
+
+__all__ = ["Prepared", "describe", "prepare", "run"]
+
+_STATISTICS_BATCHES = 8
+"""Batches from which kernels take their start: about 10,000 tokens, ten times what a covariance of 64 needs."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What was read and checked before any work."""
+
+    settings: ConvertSettings
+    teacher: PreTrainedModel
+    student: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    corpus: Corpus
+    train: Corpus
+    test: Corpus
+    train_tokens: TokenisedTexts
+    test_tokens: TokenisedTexts
+    layers: int
+
+
+def prepare(settings: ConvertSettings) -> Prepared:
+    """Read model and texts, and check every setting; nothing is written.
+
+    Raises:
+        KernelformerError: whatever cannot be met, in one line.
+    """
+    if settings.finetune not in FINETUNE_MODES:
+        raise KernelformerError(f"finetune is one of {', '.join(FINETUNE_MODES)}, got {settings.finetune!r}")
+    if settings.precision not in ("auto", "float32", "bfloat16"):
+        raise KernelformerError(f"precision is auto, float32 or bfloat16, got {settings.precision!r}")
+    for name in ("distill_steps", "finetune_steps", "batch_size"):
+        if getattr(settings, name) < 1:
+            raise KernelformerError(f"{name} must be at least 1, got {getattr(settings, name)}")
+    find_feature_map(settings.kernel)
+    corpus = load_texts(
+        settings.data,
+        text_column=settings.text_column,
+        label_column=settings.label_column,
+        group_column=settings.group_column,
+        keep_labels=settings.keep_labels,
+        min_rows=20,
+    )
+    held_out = max(2, min(1000, len(corpus) // 10)) if settings.held_out is None else settings.held_out
+    train, test = split(corpus, held_out=held_out, seed=settings.seed)
+    teacher, tokenizer = _read_teacher(settings.model)
+    sites = find_sites(teacher)
+    if any(site.causal for site in sites):
+        raise UnsupportedModelError(
+            f"{settings.model} is a decoder: this command converts encoders; in Python, kernelformer.convert(model) takes decoders"
+        )
+    positions = getattr(teacher.config, "max_position_embeddings", settings.max_length)
+    max_length = min(settings.max_length, positions)
+    student = convert(
+        _read_teacher(settings.model)[0],
+        settings.kernel,
+        settings.num_features,
+        settings.layers,
+        options=settings.options,
+        seed=settings.seed,
+    )
+    return Prepared(
+        settings,
+        teacher,
+        student,
+        tokenizer,
+        corpus,
+        train,
+        test,
+        tokenise(tokenizer, train.texts, max_length),
+        tokenise(tokenizer, test.texts, max_length),
+        len(sites),
+    )
+
+
+def describe(prepared: Prepared) -> str:
+    """What a run would do, in words."""
+    settings = prepared.settings
+    kernel = next(iter(kernels(prepared.student).values())).feature_map
+    steps = [f"distil {settings.distill_steps} steps of {settings.batch_size} texts"]
+    if settings.finetune != "none":
+        steps.append(f"train {settings.finetune} for {settings.finetune_steps} steps")
+    return "\n".join(
+        [
+            f"model     {settings.model}: {type(prepared.teacher).__name__}, {prepared.layers} attention layers",
+            f"convert   {len(kernels(prepared.student))} layers to {settings.kernel}, {kernel.num_features} features a head",
+            f"data      {len(prepared.train):,} texts to train on, {len(prepared.test):,} held out, "
+            f"cut to {prepared.train_tokens.max_length} tokens ({prepared.train_tokens.full:,} fill them)",
+            f"training  {', then '.join(steps)}",
+            f"measure   {'time and memory at N = 128 … 8,192' if settings.measure else 'nothing'}",
+            f"write     {settings.output}",
+        ]
+    )
+
+
+def run(prepared: Prepared, say: Say, *, overwrite: bool = False) -> Record:
+    """Do the work, or go on with it where an interrupted run stopped, and write the output folder.
+
+    Returns:
+        The record that report.json holds.
+    """
+    settings = prepared.settings
+    work = WorkFolder(settings, overwrite=overwrite)
+    seconds: dict[str, float] = {}
+
+    def timed(name: str, call: Callable[[], Any]) -> Any:
+        begin = time.perf_counter()
+        result = call()
+        seconds[name] = time.perf_counter() - begin
+        return result
+
+    say("embedding the held-out texts with the teacher")
+    wanted = timed("teacher embeddings", lambda: _embed(prepared, prepared.teacher, prepared.test))
+    stages = _train(prepared, work, wanted, say, seconds)
+    student = stages.student
+    say("evaluating on held-out texts")
+    evaluation, shares = timed("evaluate", lambda: _evaluate(prepared, student, wanted, stages.cosines))
+    final = work.path / "final"
+    shutil.rmtree(final, ignore_errors=True)
+    student.save_pretrained(final)
+    prepared.tokenizer.save_pretrained(final)
+    cost = None
+    if settings.measure:
+        say("measuring time and memory")
+        cost = timed("measure", lambda: _measure(prepared, student, final))
+    record = _record(prepared, student, stages, evaluation, shares, cost, seconds)
+    write_report(final, record)
+    work.finish(final)
+    return record
+
+
+@dataclass
+class _Stages:
+    student: PreTrainedModel
+    errors: dict[str, list[float]]
+    cosines: dict[str, float]
+    losses: dict[str, list[tuple[int, float]]]
+
+
+def _train(prepared: Prepared, work: WorkFolder, wanted: Tensor, say: Say, seconds: dict[str, float]) -> _Stages:
+    """start, distilled, finetuned: each is kept when it is done."""
+    settings = prepared.settings
+    done = _Stages(prepared.student, {}, {}, {})
+    plan: list[tuple[str, str, Callable[[], list[tuple[int, float]]]]] = [
+        ("start", "starting the kernels from the queries and keys of the data", lambda: _start(prepared, done.student)),
+        ("distilled", "distilling the kernels layer by layer", lambda: _distill(prepared, done.student, work)),
+        ("finetuned", "training the student to the teacher's hidden states", lambda: _finetune(prepared, done.student, work)),
+    ]
+    for name, words, train in plan[: 2 if settings.finetune == "none" else 3]:
+
+        def stage(train: Callable[[], list[tuple[int, float]]] = train) -> dict[str, Any]:
+            begin = time.perf_counter()
+            losses = train()
+            spent = time.perf_counter() - begin
+            cosine = compare_embeddings(wanted, _embed(prepared, done.student, prepared.test))["cosine"]
+            return {"losses": losses, "seconds": spent, "errors": _errors(prepared, done.student), "cosine": cosine}
+
+        say(words)
+        done.student, facts = work.stage(name, done.student, stage)
+        done.errors[name], done.cosines[name], seconds[name] = facts["errors"], facts["cosine"], facts["seconds"]
+        done.losses[name] = [(int(step), float(loss)) for step, loss in facts["losses"]]
+        say(f"  cosine with the teacher's embeddings: {facts['cosine']:.4f}")
+    return done
+
+
+def _start(prepared: Prepared, student: PreTrainedModel) -> list[tuple[int, float]]:
+    chosen = StepBatches(
+        prepared.train_tokens,
+        prepared.tokenizer,
+        prepared.settings.batch_size,
+        steps=_STATISTICS_BATCHES,
+        seed=prepared.settings.seed,
+    )
+    start_from_data(student, chosen)
+    return []
+
+
+def _distill(prepared: Prepared, student: PreTrainedModel, work: WorkFolder) -> list[tuple[int, float]]:
+    schedule = _schedule(prepared, prepared.settings.distill_steps, 1.0)
+    return distill(student, _batches(prepared, schedule), schedule, folder=work.checkpoints("distilled"))
+
+
+def _finetune(prepared: Prepared, student: PreTrainedModel, work: WorkFolder) -> list[tuple[int, float]]:
+    schedule = _schedule(prepared, prepared.settings.finetune_steps, 0.5)
+    return finetune(
+        student,
+        prepared.teacher,
+        _batches(prepared, schedule),
+        schedule,
+        mode=prepared.settings.finetune,
+        folder=work.checkpoints("finetuned"),
+    )
+
+
+def _schedule(prepared: Prepared, steps: int, kernel_share: float) -> Schedule:
+    settings = prepared.settings
+    rate = settings.kernel_learning_rate
+    if rate is None:
+        rate = find_feature_map(settings.kernel).learning_rate
+    return Schedule(
+        steps=steps,
+        learning_rate=settings.learning_rate,
+        kernel_learning_rate=kernel_share * rate,
+        precision=settings.precision,
+        seed=settings.seed,
+    )
+
+
+def _batches(prepared: Prepared, schedule: Schedule) -> StepBatches:
+    return StepBatches(
+        prepared.train_tokens,
+        prepared.tokenizer,
+        prepared.settings.batch_size,
+        steps=schedule.steps,
+        seed=schedule.seed,
+    )
+
+
+def _errors(prepared: Prepared, student: PreTrainedModel) -> list[float]:
+    held_out = batches(prepared.test_tokens, prepared.tokenizer, 64, seed=0, shuffle=False)
+    return layer_errors(student, (dict(batch) for batch in held_out))
+
+
+def _embed(prepared: Prepared, model: PreTrainedModel, corpus: Corpus) -> Tensor:
+    return embed(model, prepared.tokenizer, corpus.texts, 64, prepared.train_tokens.max_length)
+
+
+def _evaluate(
+    prepared: Prepared, student: PreTrainedModel, wanted: Tensor, cosines: dict[str, float]
+) -> tuple[Evaluation, list[float]]:
+    layers = kernels(student)
+    for kernel in layers.values():
+        kernel.reset_floored()
+    found = _embed(prepared, student, prepared.test)
+    shares = [kernel.floored_share for kernel in layers.values()]
+    difference, probed = None, None
+    if prepared.train.labels is not None and prepared.test.labels is not None:
+        probed = len(prepared.train)
+        probes = [
+            probe(_embed(prepared, model, prepared.train), prepared.train.labels, test, prepared.test.labels)
+            for model, test in ((prepared.teacher, wanted), (student, found))
+        ]
+        difference = compare_probes(*probes, seed=prepared.settings.seed)
+    evaluation: Evaluation = {
+        "agreement": compare_embeddings(wanted, found, seed=prepared.settings.seed),
+        "cosine_by_stage": cosines,
+        "probe": difference,
+        "probe_train_texts": probed,
+    }
+    return evaluation, shares
+
+
+def _measure(prepared: Prepared, student: PreTrainedModel, final: Path) -> Cost:
+    return measure_cost(
+        prepared.teacher,
+        student,
+        teacher_folder=prepared.settings.model,
+        student_folder=final,
+        seed=prepared.settings.seed,
+    )
+
+
+def _record(
+    prepared: Prepared,
+    student: PreTrainedModel,
+    stages: _Stages,
+    evaluation: Evaluation,
+    shares: list[float],
+    cost: Cost | None,
+    seconds: dict[str, float],
+) -> Record:
+    settings = prepared.settings
+    found = list(kernels(student).values())
+    layers = [i for i in range(prepared.layers) if settings.layers is None or i in settings.layers]
+    per_layer: list[LayerError] = [
+        {
+            "layer": layer,
+            "error_start": stages.errors["start"][row],
+            "error_distilled": stages.errors["distilled"][row],
+            "error_finetuned": stages.errors["finetuned"][row] if "finetuned" in stages.errors else None,
+            "floored_share": shares[row],
+        }
+        for row, layer in enumerate(layers)
+    ]
+    libraries = ("kernelformer", "torch", "transformers", "scikit-learn")
+    return {
+        "teacher": settings.model,
+        "student": settings.output,
+        "kernel": settings.kernel,
+        "num_features": found[0].feature_map.num_features,
+        "options": settings.options,
+        "seed": settings.seed,
+        "finetune": settings.finetune,
+        "layers": prepared.layers,
+        "converted": len(found),
+        "parameters": sum(parameter.numel() for parameter in student.parameters()),
+        "kernel_parameters": sum(p.numel() for kernel in found for p in kernel.parameters()),
+        "versions": {name: metadata.version(name) for name in libraries} | {"python": platform.python_version()},
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "data": {
+            "sources": settings.data,
+            "train_texts": len(prepared.train),
+            "held_out_texts": len(prepared.test),
+            "empty": prepared.corpus.empty,
+            "unlabelled": prepared.corpus.unlabelled,
+            "label_column": settings.label_column,
+            "group_column": settings.group_column,
+            "max_length": prepared.train_tokens.max_length,
+            "full": prepared.train_tokens.full,
+        },
+        "per_layer": per_layer,
+        "evaluation": evaluation,
+        "losses": {name: curve for name, curve in stages.losses.items() if curve},
+        "cost": cost,
+        "seconds": seconds,
+    }
+
+
+def _read_teacher(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model and tokenizer of a folder or hub name, float32, without running any code of theirs."""
+    if Path(name).exists() and not (Path(name) / "config.json").is_file():
+        raise DataError(f"the model {name} is no folder with a config.json: give one that save_pretrained wrote")
+    try:
+        config = AutoConfig.from_pretrained(name)
+        if config.is_encoder_decoder:
+            raise UnsupportedModelError(
+                f"{name} has an encoder and a decoder, and T5 and its kind add a position bias to the scores, which no "
+                "feature map can express: choose a BERT, RoBERTa, DistilBERT or MiniLM model"
+            )
+        if getattr(config, "kernelized", None):
+            raise KernelformerError(f"{name} has kernel attention already: convert the original model")
+        model = AutoModel.from_pretrained(name, dtype=torch.float32, attn_implementation="sdpa").eval()
+        return model, AutoTokenizer.from_pretrained(name)
+    except (OSError, ImportError) as error:
+        raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
