@@ -15,28 +15,40 @@ __all__ = ["convert"]
 
 def convert(
     model: Annotated[str, typer.Argument(help="Folder or hub name of a Hugging Face encoder (BERT, RoBERTa, …).")],
-    more_data: Annotated[list[str] | None, typer.Argument(help="Further data, after --data.", metavar="[DATA]...")] = None,
+    more_data: Annotated[
+        list[str] | None, typer.Argument(help="Further data, after --data.", metavar="[DATA]...")
+    ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option(help="Text: .txt, .jsonl, .csv or .tsv, also .gz and .bz2, or a data set's name. Repeatable."),
     ] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")] = "converted",
-    kernel: Annotated[str, typer.Option(help='A kernel ("kernelformer list" names them), or module:Class.')] = "hedgehog",
-    num_features: Annotated[int | None, typer.Option(help="Features M of the kernel; its own default if left out.")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="name=value for the kernel's constructor. Repeatable.")] = None,
+    kernel: Annotated[
+        str, typer.Option(help='A kernel ("kernelformer list" names them), or module:Class.')
+    ] = "hedgehog",
+    num_features: Annotated[
+        int | None, typer.Option(help="Features M of the kernel; its own default if left out.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="name=value for the kernel's constructor. Repeatable.")
+    ] = None,
     layers: Annotated[str | None, typer.Option(help="Layers to convert, as 0,2,5; all if left out.")] = None,
     text_column: Annotated[str, typer.Option(help="Column that holds the text.")] = "text",
     label_column: Annotated[str | None, typer.Option(help="Column with labels, for a linear probe.")] = None,
     keep_label: Annotated[list[str] | None, typer.Option(help="Use only rows with this label. Repeatable.")] = None,
     group_column: Annotated[str | None, typer.Option(help="Column whose groups are held out whole.")] = None,
-    held_out: Annotated[int | None, typer.Option(help="Texts to hold out; a tenth, at most 1,000, if left out.")] = None,
+    held_out: Annotated[
+        int | None, typer.Option(help="Texts to hold out; a tenth, at most 1,000, if left out.")
+    ] = None,
     max_length: Annotated[int, typer.Option(help="Tokens a text is cut to.")] = 128,
     finetune: Annotated[str, typer.Option(help="What to train after the kernels: none, kernels, qkv or all.")] = "all",
     distill_steps: Annotated[int, typer.Option(help="Steps of layer-wise distillation.")] = 150,
     finetune_steps: Annotated[int, typer.Option(help="Steps of training the student.")] = 1000,
     batch_size: Annotated[int, typer.Option(help="Texts a step.")] = 64,
     learning_rate: Annotated[float, typer.Option(help="Peak rate of the model's weights.")] = 5e-4,
-    kernel_learning_rate: Annotated[float | None, typer.Option(help="Peak rate of kernels; the kernel's own if left out.")] = None,
+    kernel_learning_rate: Annotated[
+        float | None, typer.Option(help="Peak rate of kernels; the kernel's own if left out.")
+    ] = None,
     precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
     seed: Annotated[int, typer.Option(help="Of the split, the kernels' draws and the order of texts.")] = 0,
     measure: Annotated[bool, typer.Option(help="Measure time and memory of teacher and student.")] = True,

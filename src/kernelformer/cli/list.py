@@ -18,7 +18,9 @@ def list_kernels(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
 
     from kernelformer.feature_maps import FEATURE_MAPS
 
-    rows = [(name, kind.is_positive, (inspect.getdoc(kind) or "").splitlines()[0]) for name, kind in FEATURE_MAPS.items()]
+    rows = [
+        (name, kind.is_positive, (inspect.getdoc(kind) or "").splitlines()[0]) for name, kind in FEATURE_MAPS.items()
+    ]
     if as_json:
         print(json.dumps([{"name": n, "positive": p, "summary": s} for n, p, s in rows], indent=2, ensure_ascii=False))
         return

@@ -177,7 +177,11 @@ def _train(prepared: Prepared, work: WorkFolder, wanted: Tensor, say: Say, secon
     plan: list[tuple[str, str, Callable[[], list[tuple[int, float]]]]] = [
         ("start", "starting the kernels from the queries and keys of the data", lambda: _start(prepared, done.student)),
         ("distilled", "distilling the kernels layer by layer", lambda: _distill(prepared, done.student, work)),
-        ("finetuned", "training the student to the teacher's hidden states", lambda: _finetune(prepared, done.student, work)),
+        (
+            "finetuned",
+            "training the student to the teacher's hidden states",
+            lambda: _finetune(prepared, done.student, work),
+        ),
     ]
     for name, words, train in plan[: 2 if settings.finetune == "none" else 3]:
 

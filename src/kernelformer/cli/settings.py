@@ -70,7 +70,9 @@ class WorkFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             write_json(kept, wanted)
 
-    def stage(self, name: str, model: PreTrainedModel, run: Callable[[], dict[str, Any]]) -> tuple[PreTrainedModel, dict[str, Any]]:
+    def stage(
+        self, name: str, model: PreTrainedModel, run: Callable[[], dict[str, Any]]
+    ) -> tuple[PreTrainedModel, dict[str, Any]]:
         """Run a stage that changes ``model`` and returns facts about it; or, if it was done before, read both back."""
         folder = self.path / name
         if folder.is_dir():
@@ -112,7 +114,9 @@ class WorkFolder:
         if not ours:
             raise KernelformerError(f"the output folder {self.output} holds something else: choose an empty one")
         if not overwrite:
-            raise KernelformerError(f"{self.output} holds a finished conversion: choose another folder, or give --overwrite")
+            raise KernelformerError(
+                f"{self.output} holds a finished conversion: choose another folder, or give --overwrite"
+            )
 
 
 def write_json(path: Path, content: Any) -> None:

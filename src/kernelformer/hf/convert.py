@@ -72,7 +72,7 @@ def convert(
 
 def attach(model: PreTrainedModel, record: Mapping[str, Any]) -> None:
     """Put fresh kernels where ``record``, the content of ``config.kernelized``, says."""
-    kind = find_feature_map(record["kernel"])
+    kind: Any = find_feature_map(record["kernel"])
     base, prefix = model.base_model, f"{model.base_model_prefix}."
     for index, layer in enumerate(record["layers"]):
         path = layer["module"].removeprefix(prefix)

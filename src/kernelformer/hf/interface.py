@@ -8,7 +8,7 @@ keeps one attention name for a whole model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +54,7 @@ def kernel_of(module: nn.Module) -> KernelAttention | None:
                 "load it with kernelformer.load(path)"
             )
         return None
-    return kernel  # type: ignore[no-any-return]
+    return cast("KernelAttention | None", kernel)
 
 
 def kernel_mask(
@@ -124,7 +124,7 @@ def softmax_attention(
     """transformers' SDPA attention, given only the arguments that change its result."""
     known = ("dropout", "scaling", "is_causal", "position_bias", "softcap")
     kept = {name: value for name, value in kwargs.items() if name in known}
-    return sdpa_attention_forward(module, query, key, value, mask, **kept)  # type: ignore[no-any-return]
+    return sdpa_attention_forward(module, query, key, value, mask, **kept)
 
 
 def _softmax(

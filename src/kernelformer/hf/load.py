@@ -37,7 +37,7 @@ def load(
             version of kernelformer.
     """
     config = _read_config(path)
-    record = getattr(config, "kernelized", None)
+    record: dict[str, Any] | None = getattr(config, "kernelized", None)
     if not record:
         raise KernelformerError(
             f"{path} holds no kernel attention: load it with transformers, then kernelformer.convert"
@@ -53,7 +53,7 @@ def load(
         """Grows kernels before the weights are read; its instance becomes a plain one again below."""
 
         def post_init(self) -> None:
-            attach(self, record)
+            attach(self, record or {})
             super().post_init()
 
     WithKernels.__name__ = plain.__name__
@@ -81,7 +81,8 @@ def _read_config(path: str | Path) -> PretrainedConfig:
     if Path(path).is_dir() and not (Path(path) / "config.json").is_file():
         raise KernelformerError(f"{path} holds no config.json: expected a folder written by save_pretrained")
     try:
-        return AutoConfig.from_pretrained(path)
+        config: PretrainedConfig = AutoConfig.from_pretrained(path)
+        return config
     except (OSError, ValueError, json.JSONDecodeError) as error:
         raise KernelformerError(f"{path} could not be read as a transformers model: {error}") from error
 

@@ -85,7 +85,7 @@ def _describe(name: str, module: nn.Module, query: Tensor, key: Tensor, kwargs: 
 
 
 def _base(model: PreTrainedModel) -> nn.Module:
-    return model.base_model  # type: ignore[no-any-return]
+    return model.base_model
 
 
 @contextmanager

@@ -81,7 +81,9 @@ def finetune(
 def _groups(student: nn.Module, mode: str, schedule: Schedule) -> list[dict[str, Any]]:
     kernels = [module for module in student.modules() if isinstance(module, KernelAttention)]
     of_kernels = {id(parameter): parameter for kernel in kernels for parameter in kernel.parameters()}
-    embeddings = {id(p) for module in student.modules() if isinstance(module, nn.Embedding) for p in module.parameters()}
+    embeddings = {
+        id(p) for module in student.modules() if isinstance(module, nn.Embedding) for p in module.parameters()
+    }
     others = [
         parameter
         for name, parameter in student.named_parameters()

@@ -30,8 +30,8 @@ class OutputError:
         scale: float | None,
         softmax: Tensor,
     ) -> Tensor:
-        error, total = squared_errors(kernel, q, k, v, key_mask, scale, softmax)
-        return error / total
+        sums = squared_errors(kernel, q, k, v, key_mask, scale, softmax)
+        return sums[0] / sums[1]
 
 
 class WeightCrossEntropy:
@@ -85,7 +85,7 @@ class WeightCrossEntropy:
         # Values that are the rows of the identity make the output the weights themselves.
         eye = torch.eye(k.shape[2], device=k.device, dtype=k.dtype).expand(*k.shape[:2], -1, -1)
         weights = kernel(q, k, eye, key_mask, scale).float().clamp_min(self.least)
-        entropy = -(scores.softmax(-1).detach() * weights.log()).sum(-1)
+        entropy: Tensor = -(scores.softmax(-1).detach() * weights.log()).sum(-1)
         return entropy.sum() if real is None else (entropy * real[:, None]).sum()
 
 

@@ -60,9 +60,7 @@ def fit(
     Returns:
         (step, mean loss since the entry before), about 50 of them.
     """
-    optimizer = torch.optim.AdamW(
-        list(parameters), lr=schedule.learning_rate, betas=schedule.betas, weight_decay=0.0
-    )
+    optimizer = torch.optim.AdamW(list(parameters), lr=schedule.learning_rate, betas=schedule.betas, weight_decay=0.0)
     trainer = _LossTrainer(
         model=model,
         args=_arguments(schedule, folder),
@@ -76,7 +74,7 @@ def fit(
     if sys.stderr.isatty():
         trainer.add_callback(_Bar(label))
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
-    return [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
+    return [(int(entry["step"]), entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
 
 
 def wants_bfloat16(precision: str) -> bool:
@@ -84,7 +82,7 @@ def wants_bfloat16(precision: str) -> bool:
     if precision != "auto":
         return precision == "bfloat16"
     if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
@@ -112,7 +110,7 @@ class _LossTrainer(Trainer):
         return self.loss_function(model, inputs)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)
+        return SequentialSampler(self.train_dataset)  # type: ignore[arg-type]
 
 
 class _Bar(ProgressCallback):
@@ -123,7 +121,7 @@ class _Bar(ProgressCallback):
         self.label = label
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        super().on_train_begin(args, state, control, **kwargs)
+        super().on_train_begin(args, state, control, **kwargs)  # type: ignore[no-untyped-call]
         if self.training_bar is not None:
             self.training_bar.set_description(self.label)
 

@@ -32,6 +32,7 @@ class TokenisedTexts(Dataset[Example]):
 
     def __init__(self, examples: list[Example], max_length: int) -> None:
         self.examples = examples
+        self.max_length = max_length
         self.lengths = [len(example["input_ids"]) for example in examples]
         self.full = sum(length >= max_length for length in self.lengths)
 
