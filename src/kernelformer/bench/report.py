@@ -1,0 +1,121 @@
+"""``report.json``, ``report.html`` and the table on the terminal, all from one record.
+
+The page is one file that asks nothing of any network: a content security policy in it forbids it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from rich.table import Table
+
+from kernelformer.bench.attention import Timing
+from kernelformer.bench.memory import Memory
+from kernelformer.bench.plots import Line, plot_cosines, plot_errors, plot_losses, plot_scaling
+from kernelformer.bench.record import SCHEMA, Record
+from kernelformer.bench.summary import format_count, summary_rows
+
+__all__ = ["render_html", "summary_table", "write_report"]
+
+
+def write_report(folder: str | Path, record: Record) -> tuple[Path, Path]:
+    """Write ``report.json`` (the record and its "schema") and ``report.html`` into ``folder``.
+
+    Each file is there whole or not at all.
+
+    Numbers that are not finite become null in the JSON, which knows none.
+
+    Returns:
+        Paths of both files.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"schema": SCHEMA, **_plain(record)}, indent=1, ensure_ascii=False, allow_nan=False)
+    return _write(target / "report.json", text + "\n"), _write(target / "report.html", render_html(record))
+
+
+def summary_table(record: Record) -> Table:
+    """The summary, to print."""
+    table = Table(title=f"{record['teacher']} with {record['kernel']} attention, {record['num_features']} features")
+    table.add_column("figure")
+    table.add_column("value", justify="right")
+    table.add_column("remark")
+    for row in summary_rows(record):
+        table.add_row(*row)
+    return table
+
+
+def render_html(record: Record) -> str:
+    """The page as text."""
+    environment = Environment(
+        loader=PackageLoader("kernelformer.bench", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["count"] = format_count
+    return environment.get_template("report.html.jinja").render(
+        record=record, summary=summary_rows(record), plots=_plots(record)
+    )
+
+
+def _plots(record: Record) -> dict[str, Any]:
+    """The SVG of every plot for which there are data, marked as safe to stand in the page."""
+    plots: dict[str, Any] = {
+        "cosines": Markup(plot_cosines(record["evaluation"]["agreement"]["cosines"])),
+        "errors": Markup(plot_errors(record["per_layer"])) if record["per_layer"] else None,
+        "losses": {stage: Markup(plot_losses(stage, curve)) for stage, curve in record["losses"].items() if curve},
+    }
+    cost = record["cost"]
+    if cost is not None:
+        plots["attention_time"] = _time_plot(cost["attention"], cost["attention_crossover"], "attention, ms")
+        plots["models_time"] = _time_plot(cost["models"], cost["models_crossover"], "model, ms")
+        plots["attention_memory"] = _memory_plot(
+            cost["attention"], cost["softmax_memory"], cost["kernel_memory"], "attention, peak MiB"
+        )
+        plots["models_memory"] = _memory_plot(
+            cost["models"], cost["teacher_memory"], cost["student_memory"], "model, peak MiB"
+        )
+    return plots
+
+
+def _time_plot(timings: list[Timing], crossover: float | None, unit: str) -> Markup:
+    softmax = [(row["length"], row["softmax_ms"]) for row in timings]
+    kernel = [(row["length"], row["kernel_ms"]) for row in timings]
+    return Markup(plot_scaling(softmax, kernel, unit, crossover))
+
+
+def _memory_plot(timings: list[Timing], softmax: Memory, kernel: Memory, unit: str) -> Markup | None:
+    lines: list[Line | None] = [
+        None if side["mib"] is None else [(row["length"], mib) for row, mib in zip(timings, side["mib"], strict=True)]
+        for side in (softmax, kernel)
+    ]
+    known = any(mib > 0 for line in lines for _, mib in line or ())
+    return Markup(plot_scaling(lines[0], lines[1], unit)) if known else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write(path: Path, text: str) -> Path:
+    # Beside the target, because a rename is atomic within one file system only.
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
