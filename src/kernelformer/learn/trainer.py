@@ -73,7 +73,13 @@ def fit(
     trainer.remove_callback(ProgressCallback)
     if sys.stderr.isatty():
         trainer.add_callback(_Bar(label))
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
+    try:
+        trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
+    finally:
+        # Accelerate leaves forward wrapped in autocast: the model would compute in bfloat16 ever after. Its own
+        # unwrap_model takes transformers' decorators off as well.
+        for name in ("forward", "_original_forward"):
+            model.__dict__.pop(name, None)
     return [(int(entry["step"]), entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
 
 
