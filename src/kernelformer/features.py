@@ -236,4 +236,5 @@ def orthogonal_gaussian(
     q = q * torch.diagonal(r, dim1=-2, dim2=-1).sign()[..., None, :]
     norms = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu").norm(dim=-2)
     columns = (q * norms[..., None, :]).transpose(1, 2).reshape(num_heads, head_dim, blocks * head_dim)
-    return columns[..., :num_projections].float()
+    start: Tensor = columns[..., :num_projections]
+    return start.float()
