@@ -1,8 +1,8 @@
 """The plots of a report, as SVG to stand inside a page.
 
-Colours are the page's, by CSS variables (--ink, --faint, --softmax, --kernel, --third), so that one plot suits light and
-dark. The page takes them from Okabe and Ito's palette, told apart with any colour vision; lines differ by marker
-and dash and bars by hatching, too.
+Colours are the page's, by CSS variables (--ink, --faint, --softmax, --kernel, --third), so that one plot suits light
+and dark. The page takes them from Okabe and Ito's palette, told apart with any colour vision; lines differ by
+marker and dash and bars by hatching, too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
@@ -31,7 +31,7 @@ _VARIABLES: Final = {
     _KERNEL: "var(--kernel)",
     _THIRD: "var(--third)",
 }
-_STYLE: Final = {
+_STYLE: Final[Any] = {
     "axes.edgecolor": _INK,
     "axes.grid": True,
     "axes.grid.which": "major",
@@ -61,7 +61,7 @@ Line = Sequence[tuple[float, float]]
 
 def plot_errors(layers: Sequence[LayerError]) -> str:
     """Bars: the error of each layer at the start and after each stage."""
-    stages = [
+    stages: list[tuple[str, list[float | None], str, str]] = [
         ("start", [layer["error_start"] for layer in layers], _FAINT, "///"),
         ("distilled", [layer["error_distilled"] for layer in layers], _THIRD, "..."),
         ("finetuned", [layer["error_finetuned"] for layer in layers], _KERNEL, ""),

@@ -96,8 +96,10 @@ def load_texts(
             texts.append(text)
     _check_labels(keep_labels, seen_labels)
     if len(texts) < min_rows:
-        dropped = f" ({empty} empty, {seen_labels.total() - len(labels)} with other labels)" if len(texts) else ""
-        raise DataError(f"{', '.join(sources)}: at least {min_rows} texts are needed, got {len(texts)}{dropped}")
+        raise DataError(
+            f"{', '.join(sources)}: at least {min_rows} texts are needed, got {len(texts)} "
+            f"({empty} empty ones and {seen_labels.total() - len(labels)} with other labels left out)"
+        )
     return Corpus(
         texts=tuple(texts),
         labels=tuple(labels) if label_column is not None else None,
