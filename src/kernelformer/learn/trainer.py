@@ -53,7 +53,7 @@ def fit(
     folder: Path,
     label: str,
 ) -> list[tuple[int, float]]:
-    """Train the ``parameters`` (optimiser groups) of ``model``, going on from a checkpoint in ``folder`` if there is one.
+    """Train ``parameters`` (optimiser groups) of ``model``, going on from a checkpoint in ``folder`` if there is one.
 
     Batches are taken in their order, again from the start where there are fewer than steps.
 
