@@ -55,11 +55,14 @@ class KernelAttention(nn.Module):
         True
     """
 
+    _rows: Tensor
+
     def __init__(self, feature_map: FeatureMap, causal: bool = False) -> None:
         super().__init__()
         self.feature_map = feature_map
         self.causal = causal
         self.register_buffer("_rows", torch.zeros(2, dtype=torch.int64), persistent=False)
+        self.register_load_state_dict_post_hook(_count_afresh)  # type: ignore[no-untyped-call]
 
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, scale: float | None = None
@@ -135,8 +138,8 @@ class KernelAttention(nn.Module):
             features_q = self.feature_map.map_q(q, scale, positions)
             features_k = self.feature_map.map_k(k, scale, key_mask, positions)
             v_seen = v_seen.to(features_k.values.dtype)
-            width = features_k.values.shape[-1]
-            expected = (*k.shape[:2], width, v.shape[-1])
+            batch, heads, _, width = features_k.values.shape
+            expected = (batch, heads, width, v.shape[-1])
             if state is None:
                 state = empty_state(*expected, features_k.values.dtype, v.device)
             elif state.kv.shape != expected:
@@ -180,6 +183,12 @@ class KernelAttention(nn.Module):
         if key_mask is not None and key_mask.shape[1] == floored.shape[2]:
             seen = seen & key_mask[:, None, :]
         self._rows += torch.stack([(floored & seen).sum(), seen.sum()])
+
+
+def _count_afresh(attention: nn.Module, _: object) -> None:
+    """Counts are of the module that ran, not of the one saved; built on the meta device, there are none yet."""
+    assert isinstance(attention, KernelAttention)
+    attention._rows = torch.zeros_like(attention._rows, device=attention.feature_map.key_shift.device)
 
 
 def _without_padding(q: Tensor, v: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor]:

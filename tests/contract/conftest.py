@@ -49,8 +49,8 @@ def build_map(
     feature_map = cls(head_dim, num_heads, width, generator=seed(number), **extra)
     if moved:
         with torch.no_grad():
-            for parameter in feature_map.parameters():
-                parameter.add_(0.1 * torch.randn(parameter.shape, generator=seed(number + 1)))
+            for tensor in (*feature_map.parameters(), feature_map.key_shift):
+                tensor.add_(0.1 * torch.randn(tensor.shape, generator=seed(number + 1)))
     return feature_map
 
 

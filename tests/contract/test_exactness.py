@@ -76,6 +76,8 @@ def test_widths(map_name, head_dim, num_features, build, draw, reference):
         with pytest.raises(kf.KernelformerError, match="even"):
             build(map_name, head_dim, num_features=num_features)
         return
+    if feature_map.num_features != num_features != 34:
+        pytest.skip("the width of this map follows from head_dim: once is enough")
     q, k, v = draw(9, head_dim=head_dim, value_dim=3, scale=0.5)
     for causal in (False, True):
         out = kf.KernelAttention(feature_map, causal)(q, k, v)

@@ -42,7 +42,8 @@ def test_any_content(map_name, form, layout, content, build, draw, gradients):
     for value in (0.0, CONTENTS[content]):
         q, k, v = draw(form.queries, form.keys)
         hidden = ~mask[:, None, :, None]
-        q, k, v = _leaf(q.masked_fill(hidden, value) if own else q, k.masked_fill(hidden, value), v.masked_fill(hidden, value))
+        q = q.masked_fill(hidden, value) if own else q
+        q, k, v = _leaf(q, k.masked_fill(hidden, value), v.masked_fill(hidden, value))
         out = form.run(attention, q, k, v, mask)
         outs.append(out.masked_fill(hidden, 0.0) if own else out)
         # As a loss does: the rows of padding are left out, not multiplied by zero.
