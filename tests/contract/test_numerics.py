@@ -14,7 +14,7 @@ def _mean(v, causal):
 
 @pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 def test_positive_maps_at_eight_deviations(positive_name, causal, build, draw, reference):
-    """N(0, 8²) at head_dim 64, float32: neither NaN nor the mean of V; rows that underflow are zero, few and counted."""
+    """N(0, 8²), head_dim 64, float32: neither NaN nor the mean of V; rows that underflow are zero, few and counted."""
     feature_map = build(positive_name, head_dim=64, num_features=64, moved=False)
     attention = kf.KernelAttention(feature_map, causal)
     q, k, v = draw(256, batch=1, head_dim=64, scale=8.0)
