@@ -19,14 +19,14 @@ class Cosformer(FeatureMap):
     """phi(x_i) = [max(x_i, 0) cos(t_i), max(x_i, 0) sin(t_i)], t_i = pi (i + 1) / (2 max_length), i = 0, 1, ….
 
     k(q_i, k_j) = max(q_i, 0)·max(k_j, 0) · cos(t_i - t_j): near tokens weigh more. Nothing is learned. One
-    more feature gives a query without a positive coordinate the mean of the visible values.
+    more feature gives a query without a positive coordinate, or with none in common with any visible key, the
+    mean of the visible values.
 
     ``max_length`` is fixed at construction, so that a stream gives what the whole sequence gives. Positions
     count every token, padding too: pad on the right.
 
     Domain and numerics: positive, as both angles lie in (0, pi/2]; the largest feature goes into
-    ``log_scale``, ``values`` lie in [0, 1]. A query that shares no positive coordinate with any visible
-    key has a zero row and counts as floored.
+    ``log_scale``, ``values`` lie in [0, 1].
 
     Args:
         num_features: None or 2 · D + 1.

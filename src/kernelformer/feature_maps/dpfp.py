@@ -17,10 +17,10 @@ class Dpfp(FeatureMap):
     """phi_{ij}(x) = r_j · r_{j+i}, r = [max(x, 0), max(-x, 0)], i = 1 … nu, indices modulo 2 D.
 
     Products of rectified neighbours: sparse features that make keys more nearly orthogonal. Nothing is
-    learned. One more feature gives a query whose products all vanish the mean of the visible values.
+    learned. One more feature gives a query whose products all vanish, or that shares none with any visible key,
+    the mean of the visible values.
 
     Domain and numerics: positive; quadratic in x, the scale goes into ``log_scale``, ``values`` lie in [0, 1].
-    A query that shares no product with any visible key has a zero row and counts as floored.
 
     Args:
         num_features: None or 2 · D · nu + 1.

@@ -15,11 +15,10 @@ __all__ = ["Relu"]
 class Relu(FeatureMap):
     """phi(x) = [max(x, 0), 1] for keys, [max(x, 0), 1 if x <= 0 else 0] for queries; nothing is learned.
 
-    The last feature gives a query without a positive coordinate the mean of the visible values.
+    The last feature gives a query without a positive coordinate the mean of the visible values. So does it, by
+    a share below rounding, to a query that has no positive coordinate in common with any visible key.
 
     Domain and numerics: positive; the largest feature goes into ``log_scale``, ``values`` lie in [0, 1].
-    A query that has positive coordinates, yet none in common with any visible key, has no weight to give: its
-    row is zero and counts as floored.
 
     Args:
         num_features: None or head_dim + 1.

@@ -1,8 +1,9 @@
-"""What the ReLU-like maps share: a scale, and a feature for queries that vanish. Not a map itself.
+"""What the ReLU-like maps share: a scale, and a feature for queries that match no key. Not a map itself.
 
 A query whose features all vanish is unlike every key to the same degree, so that it deserves the mean of
-the visible values. One more feature gives it just that: 1 on every key, and on a query 1 if all its
-others vanish, else 0. The kernel of such a query is 1 everywhere; that of any other is unchanged.
+the visible values. One more feature gives it just that: 1 on every key, and on a query 1 if all its others
+vanish. On any other query it is a share of the largest feature that is lost in rounding, unless no visible
+key shares a feature with the query: then the row is 0 / 0 without it, and the mean with it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ def scaled(features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def query_features(values: Tensor, log_scale: Tensor) -> Features:
-    """A last feature that is 1 where all the others are 0."""
+    """A last feature that is 1 where all the others are 0, and next to nothing elsewhere."""
     vanished = values.detach().amax(-1) <= 0
-    values = torch.cat([values, vanished[..., None].to(values.dtype)], dim=-1)
-    return Features(values, log_scale.masked_fill(vanished, 0.0))
+    # Cubed rounding: far below any weight that float32 resolves, and its reciprocal is no overflow in gradients.
+    last = torch.where(vanished, 1.0, torch.finfo(values.dtype).eps ** 3).to(values.dtype)
+    return Features(torch.cat([values, last[..., None]], dim=-1), log_scale.masked_fill(vanished, 0.0))
 
 
 def key_features(values: Tensor, log_scale: Tensor) -> Features:
