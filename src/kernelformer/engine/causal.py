@@ -1,8 +1,10 @@
-"""Row t sees keys up to t: chunks along the sequence, a running maximum per row, one state.
+"""Row t sees keys up to t: chunks along the sequence, one state.
 
-No scale is shared between a row and a later key, so changing a key changes no bit of an earlier
-output. The running maximum m_t = max_{j <= t} log_scale_j cancels in the ratio; it is a constant
-to the gradient.
+No scale of a row depends on a later key, so changing a key changes no bit of an earlier output.
+There are two forms of the same sums. ``attend_causal`` takes blocks of chunks at once, with key scales
+in powers of two (``scales``). Where no value can be looked at (``torch.compile``, ``torch.func``, a GPU
+that must not wait) it gives each row its running maximum m_t = max_{j <= t} log_scale_j instead. Either
+reference cancels in the ratio; it is a constant to the gradient.
 """
 
 from __future__ import annotations
@@ -10,12 +12,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kernelformer.engine.scales import HEADROOM, LN2, references, split_scales
 from kernelformer.engine.state import Attended, State, empty_state, normalise
+from kernelformer.engine.traced import is_traced
 from kernelformer.features import Features
 
-__all__ = ["CHUNK_SIZE", "attend_causal", "attend_step"]
+__all__ = ["CHUNK_SIZE", "attend_causal", "attend_pairwise", "attend_step"]
 
 CHUNK_SIZE = 64
+# kv, k_sum, mass
+Sums = tuple[Tensor, Tensor, Tensor]
 
 
 def attend_causal(
@@ -30,15 +36,15 @@ def attend_causal(
     batch, heads, length, width = k.values.shape
     if state is None:
         state = empty_state(batch, heads, width, v.shape[-1], k.values.dtype, v.device)
+    if is_traced(k.values):
+        return attend_pairwise(q, k, v, state, floor=floor, chunk_size=chunk_size)
+    whole_chunks = length // chunk_size * chunk_size
     parts = []
-    for start in range(0, length, chunk_size):
-        rows = slice(start, min(start + chunk_size, length))
-        part, state = _attend_chunk(_cut(q, rows), _cut(k, rows), v[:, :, rows], state, floor)
-        parts.append(part)
-    if not parts:
-        empty = q.values.sum(-1)
-        return Attended(q.values.new_zeros(*empty.shape, v.shape[-1]), empty.bool()), state
-    return Attended(*(torch.cat(tensors, dim=2) for tensors in zip(*parts, strict=True))), state
+    for rows, size in ((slice(0, whole_chunks), chunk_size), (slice(whole_chunks, length), length - whole_chunks)):
+        if rows.start < rows.stop:
+            part, state = _attend_block(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor, size)
+            parts.append(part)
+    return _join(parts, q, v), state
 
 
 def attend_step(q: Features, k: Features, v: Tensor, state: State, *, floor: float = 0.0) -> tuple[Attended, State]:
@@ -57,6 +63,122 @@ def attend_step(q: Features, k: Features, v: Tensor, state: State, *, floor: flo
     shape = q.values.shape[:-1]
     attended = Attended(out.reshape(*shape, v.shape[-1]), floored.reshape(shape))
     return attended, State(kv, k_sum, mass, log_max, state.length + 1)
+
+
+def attend_pairwise(
+    q: Features, k: Features, v: Tensor, state: State, *, floor: float = 0.0, chunk_size: int = CHUNK_SIZE
+) -> tuple[Attended, State]:
+    """The same sums with C × C exponentials per chunk: no look at any value, traceable, transformable."""
+    parts = []
+    for start in range(0, k.values.shape[2], chunk_size):
+        rows = slice(start, min(start + chunk_size, k.values.shape[2]))
+        part, state = _attend_chunk(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor)
+        parts.append(part)
+    return _join(parts, q, v), state
+
+
+def _attend_block(
+    q: Features, k: Features, v: Tensor, state: State, floor: float, chunk_size: int
+) -> tuple[Attended, State]:
+    """Whole chunks, all at once but for the sum of their states."""
+    sums = (state.kv, state.k_sum, state.mass)
+    length = state.length + k.values.shape[2]
+    if k.log_scale is None:
+        weights, old = torch.ones_like(k.values[..., 0]), _times(sums, torch.exp(state.log_max))
+        rows, after = _attend_scaled(q.values, k.values, weights, v, old, chunk_size)
+        return _normalise(rows, q, floor), State(*after, torch.zeros_like(state.log_max), length)
+    scales = split_scales(k.log_scale, state.log_max)
+    parts: list[tuple[Tensor, Sums]] = []
+    for start, whole, weights in references(scales):
+        old = _times(sums, torch.exp2(-whole))
+        rows, after = _attend_scaled(q.values, k.values * weights[..., None], weights, v, old, chunk_size)
+        parts.append((start, rows))
+    # The state is handed on at its running maximum: a rounding that no row of this block sees.
+    log_max = torch.maximum(state.log_max, k.log_scale.detach().amax(-1))
+    rest = torch.where(log_max == -torch.inf, 0.0, whole * LN2 - (log_max - scales.base))
+    # Beyond 2^24 a log scale has no fraction, and rounding would exceed what rest can be.
+    rest = rest.clamp(-(HEADROOM + 1) * LN2, 0.0)
+    return _normalise(_rows_from(parts), q, floor), State(*_times(after, torch.exp(rest)), log_max, length)
+
+
+def _attend_scaled(
+    q: Tensor, keys: Tensor, weights: Tensor, v: Tensor, before: Sums, chunk_size: int
+) -> tuple[Sums, Sums]:
+    """Numerator, denominator and mass of all rows, and the sums after them.
+
+    Shape:
+        q [B, Hq, N, M]; keys [B, H, N, M] and the sums ``before`` share one scale; weights [B, H, N] is that of each key.
+        Rows are [B, H, G, N, ...] with G = Hq / H, the mass [B, H, 1, N].
+    """
+    batch, heads, length, width = keys.shape
+    chunks = length // chunk_size
+    rows = q.reshape(batch, heads, -1, chunks, chunk_size, width).transpose(2, 3)
+    groups = rows.shape[3]
+    rows = rows.reshape(-1, groups * chunk_size, width)
+    keys = keys.reshape(-1, chunk_size, width)
+    values = v.reshape(-1, chunk_size, v.shape[-1])
+    kernel = rows @ keys.transpose(1, 2)
+    kernel.view(-1, groups, chunk_size, chunk_size).tril_()
+    kv, last_kv = _sums_before(before[0], keys.transpose(1, 2) @ values)
+    k_sum, last_k_sum = _sums_before(before[1], keys.sum(1))
+    num = torch.baddbmm(_mix(kernel, values), rows, kv)
+    den = kernel.sum(-1) + (rows * k_sum[:, None]).sum(-1)
+    mass = weights.cumsum(-1) + before[2][..., None]
+
+    def in_order(x: Tensor) -> Tensor:
+        x = x.reshape(batch, heads, chunks, groups, chunk_size, *x.shape[2:])
+        return x.transpose(2, 3).flatten(3, 4)
+
+    return (in_order(num), in_order(den), mass[:, :, None]), (last_kv, last_k_sum, mass[..., -1])
+
+
+def _sums_before(start: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
+    """From sums of single chunks [B · H · chunks, ...] to those before each chunk, and those after the last.
+
+    ``start`` [B, H, ...] comes before all.
+    """
+    sums = [start.flatten(0, 1)]
+    for chunk in added.unflatten(0, (sums[0].shape[0], -1)).unbind(1):
+        sums.append(sums[-1] + chunk)
+    return torch.stack(sums[:-1], dim=1).flatten(0, 1), sums[-1].view_as(start)
+
+
+def _mix(kernel: Tensor, values: Tensor) -> Tensor:
+    """kernel @ values, where 0 · NaN and 0 · inf of values that a row cannot see are 0."""
+    if bool(values.detach().sum().isfinite()):
+        return kernel @ values
+    finite = values.isfinite()
+    seen = kernel @ torch.where(finite, values, 0.0)
+    groups = kernel.shape[1] // values.shape[1]
+    return seen + torch.where(finite, 0.0, values).cumsum(1).repeat(1, groups, 1)
+
+
+def _times(sums: Sums, scale: Tensor) -> Sums:
+    return sums[0] * scale[..., None, None], sums[1] * scale[..., None], sums[2] * scale
+
+
+def _rows_from(parts: list[tuple[Tensor, Sums]]) -> Sums:
+    """Each part from its first row [B, H] on."""
+    num, den, mass = parts[0][1]
+    for start, part in parts[1:]:
+        later = (torch.arange(num.shape[3], device=start.device) >= start[..., None])[:, :, None]
+        num, den = torch.where(later[..., None], part[0], num), torch.where(later, part[1], den)
+        mass = torch.where(later, part[2], mass)
+    return num, den, mass
+
+
+def _normalise(rows: Sums, q: Features, floor: float) -> Attended:
+    out, floored = normalise(*rows, floor)
+    return Attended(out.reshape(*q.values.shape[:3], out.shape[-1]), floored.reshape(q.values.shape[:3]))
+
+
+def _join(parts: list[Attended], q: Features, v: Tensor) -> Attended:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        empty = q.values.sum(-1)
+        return Attended(q.values.new_zeros(*empty.shape, v.shape[-1]), empty.bool())
+    return Attended(*(torch.cat(tensors, dim=2) for tensors in zip(*parts, strict=True)))
 
 
 def _attend_chunk(q: Features, k: Features, v: Tensor, state: State, floor: float) -> tuple[Attended, State]:
@@ -94,6 +216,6 @@ def _chunk_weights(k: Features, state: State) -> tuple[Tensor, Tensor, Tensor]:
     return weights, torch.exp(state.log_max[..., None] - finite[..., 0]), top[..., -1]
 
 
-def _cut(features: Features, rows: slice) -> Features:
+def cut(features: Features, rows: slice) -> Features:
     log_scale = features.log_scale
     return Features(features.values[:, :, rows], None if log_scale is None else log_scale[:, :, rows])

@@ -1,0 +1,97 @@
+"""Whole sequences, block by block: no features of the whole sequence ever exist.
+
+A block is small enough for the cache, where elementwise work is several times cheaper than in memory.
+Training keeps the state before each block and recomputes the features of a block in the backward pass
+(``training``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kernelformer.engine.bidirectional import fold_keys, read_state
+from kernelformer.engine.causal import CHUNK_SIZE, attend_causal
+from kernelformer.engine.state import Attended, State
+from kernelformer.features import FeatureMap, Features
+
+__all__ = ["Sequence", "block_length", "blocks", "run_bidirectional", "run_causal"]
+
+# Features of a block, over all heads: 1 MiB in float32, about one core's second cache.
+BLOCK_ELEMENTS = 1 << 18
+
+
+class Sequence(NamedTuple):
+    """Queries, keys and values without features; see ``KernelAttention`` for shapes."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    key_mask: Tensor | None = None
+    scale: float | None = None
+    positions_q: Tensor | None = None
+    positions_k: Tensor | None = None
+
+    def queries(self, feature_map: FeatureMap, rows: slice) -> Features:
+        return feature_map.map_q(self.q[:, :, rows], self.scale, _at(self.positions_q, rows))
+
+    def keys(self, feature_map: FeatureMap, rows: slice) -> tuple[Features, Tensor]:
+        mask = None if self.key_mask is None else self.key_mask[:, rows]
+        features = feature_map.map_k(self.k[:, :, rows], self.scale, mask, _at(self.positions_k, rows))
+        return features, self.v[:, :, rows].to(features.values.dtype)
+
+
+def block_length(x: Tensor, feature_map: FeatureMap) -> int:
+    """Tokens of x [B, H, N, D] per block: a multiple of the chunk size."""
+    per_token = x.shape[0] * x.shape[1] * max(feature_map.num_features, x.shape[-1])
+    return max(BLOCK_ELEMENTS // max(per_token, 1) // CHUNK_SIZE, 1) * CHUNK_SIZE
+
+
+def blocks(x: Tensor, feature_map: FeatureMap) -> Iterator[slice]:
+    """The blocks of x [B, H, N, D], in order."""
+    length, size = x.shape[2], block_length(x, feature_map)
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
+
+
+def run_causal(
+    feature_map: FeatureMap, sequence: Sequence, state: State | None, before: list[State | None] | None = None
+) -> tuple[Attended, State | None]:
+    """Causal attention; ``before`` collects the state before each block."""
+    attended = _empty_output(feature_map, sequence)
+    for rows in blocks(sequence.k, feature_map):
+        if before is not None:
+            before.append(state)
+        k, v = sequence.keys(feature_map, rows)
+        part, state = attend_causal(sequence.queries(feature_map, rows), k, v, floor=feature_map.floor, state=state)
+        _write(attended, rows, part)
+    return attended, state
+
+
+def run_bidirectional(feature_map: FeatureMap, sequence: Sequence) -> tuple[Attended, State | None]:
+    """Bidirectional attention and the state of all keys; None if there is no key."""
+    attended, state = _empty_output(feature_map, sequence), None
+    for rows in blocks(sequence.k, feature_map):
+        state = fold_keys(*sequence.keys(feature_map, rows), state)
+    if state is None:
+        return Attended(attended.out.zero_(), attended.floored.zero_()), None
+    for rows in blocks(sequence.q, feature_map):
+        _write(attended, rows, read_state(sequence.queries(feature_map, rows), state, floor=feature_map.floor))
+    return attended, state
+
+
+def _empty_output(feature_map: FeatureMap, sequence: Sequence) -> Attended:
+    shape = sequence.q.shape[:3]
+    out = sequence.v.new_empty(*shape, sequence.v.shape[-1])
+    return Attended(out, torch.empty(shape, dtype=torch.bool, device=out.device))
+
+
+def _write(attended: Attended, rows: slice, part: Attended) -> None:
+    attended.out[:, :, rows] = part.out
+    attended.floored[:, :, rows] = part.floored
+
+
+def _at(positions: Tensor | None, rows: slice) -> Tensor | None:
+    return None if positions is None else positions[rows]
