@@ -8,7 +8,7 @@ KERNEL ?=
 OUT    ?= runs/demo
 DEMO_ARGS     ?=
 DEMO_ALL_ARGS ?=
-KERNELS       ?= hedgehog darkformer flexformer_s flexformer_n favor
+KERNELS       ?= hedgehog,darkformer,flexformer_s,flexformer_n,favor
 BENCH_KERNELS ?= hedgehog
 
 BIN     := $(VENV)/bin
@@ -16,6 +16,8 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check
 # Without compiling: only what is imported gets compiled, when it is.
 INSTALL := $(PIP) install --quiet --no-compile -c constraints.txt
 RUN     := HF_HUB_OFFLINE=1 $(BIN)/kernelformer
+
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check test demo demo-all bench docs tables gpu-check wheel clean
@@ -27,7 +29,7 @@ demo: $(VENV)/.demo-stamp ## convert the shipped encoder (KERNEL=NAME for anothe
 	$(RUN) demo -o $(OUT) $(if $(KERNEL),--kernel $(KERNEL)) $(DEMO_ARGS)
 
 demo-all: $(VENV)/.demo-stamp ## the demo with each kernel of KERNELS, at length
-	set -e; for kernel in $(KERNELS); do $(RUN) demo -o $(OUT)-$$kernel --kernel $$kernel $(DEMO_ALL_ARGS); done
+	$(RUN) demo -o $(OUT)-all --kernel $(KERNELS) $(DEMO_ALL_ARGS)
 
 setup: $(VENV)/.dev-stamp ## everything that check, test, bench and docs need
 
