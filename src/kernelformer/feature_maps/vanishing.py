@@ -27,7 +27,7 @@ def query_features(values: Tensor, log_scale: Tensor) -> Features:
     """A last feature that is 1 where all the others are 0, and next to nothing elsewhere."""
     vanished = values.detach().amax(-1) <= 0
     # Cubed rounding: far below any weight that float32 resolves, and its reciprocal is no overflow in gradients.
-    last = torch.where(vanished, 1.0, torch.finfo(values.dtype).eps ** 3).to(values.dtype)
+    last = torch.full_like(log_scale, torch.finfo(values.dtype).eps ** 3).masked_fill(vanished, 1.0)
     return Features(torch.cat([values, last[..., None]], dim=-1), log_scale.masked_fill(vanished, 0.0))
 
 
