@@ -170,5 +170,12 @@ def test_the_table_has_the_summary(record: Record) -> None:
 
 
 def test_points_at_zero_are_left_out_of_logarithmic_plots() -> None:
-    for softmax in ([(128.0, 0.0), (256.0, 0.0)], None, [(128.0, 0.0), (256.0, 1.0)]):
-        ElementTree.fromstring(plot_scaling(softmax, [(128.0, 1.0), (256.0, 2.0)], "MiB"))
+    kernel = [(128.0, 1.0), (256.0, 2.0)]
+    for softmax, is_drawn in (
+        ([(128.0, 0.0), (256.0, 0.0)], False),
+        (None, False),
+        ([(128.0, 0.0), (256.0, 1.0)], True),
+    ):
+        svg = plot_scaling(softmax, kernel, "MiB")
+        ElementTree.fromstring(svg)
+        assert (">softmax</text>" in svg) is is_drawn
