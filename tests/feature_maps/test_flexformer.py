@@ -13,7 +13,7 @@ SQUARE = torch.diag(torch.tensor([4.0, 1.0, 0.5, 0.1, 0.0]))
 @pytest.mark.parametrize("cls", MAPS)
 def test_options_start_where_the_plain_map_starts(cls, kernel, pair) -> None:
     plain = kernel(cls(5, 2, 12), *pair)
-    for options in ({"phase": True}, {"shared": False}, {"phase": True, "shared": False}):
+    for options in ({"phase": True}, {"tilt": True}, {"shared": False}, {"phase": True, "shared": False}):
         torch.testing.assert_close(kernel(cls(5, 2, 12, **options), *pair), plain)
 
 
@@ -24,6 +24,7 @@ def test_parameters(cls) -> None:
 
     assert names() == {"omega"}
     assert names(phase=True) == {"omega", "bias"}
+    assert names(tilt=True) == {"omega", "tilt"}
     assert names(shared=False) == {"omega", "omega_q"}
     assert names(phase=True, shared=False) == {"omega", "bias", "omega_q", "bias_q"}
 
@@ -70,5 +71,25 @@ def test_without_angle_scale_the_data_moves_no_frequency(seen) -> None:
 
 
 @pytest.mark.parametrize("cls", MAPS)
+def test_tilt_is_a_weight_of_each_key(cls, kernel, pair) -> None:
+    x, y = pair
+    tilted = moved(cls(5, 2, 12, tilt=True), "tilt")
+    tilt = tilted.tilt.detach().double()
+    expected = kernel(cls(5, 2, 12), x, y) * torch.exp(x @ tilt) * torch.exp(y @ tilt).mT
+    torch.testing.assert_close(kernel(tilted, x, y), expected)
+
+
+def test_phases_start_opposite_and_spread() -> None:
+    first, second = FlexformerN(5, 40, 12, phase=True, phase_spread=1.5).bias.detach().unflatten(-1, (2, 6)).unbind(-2)
+    assert torch.equal(first, -second)
+    assert first.abs().max() <= 1.5
+    assert first.std().item() == pytest.approx(1.5 / 3**0.5, rel=0.2)
+    assert torch.equal(FlexformerN(5, 2, 12, phase=True, phase_spread=1.5).omega, FlexformerN(5, 2, 12).omega)
+    for options in ({"phase_spread": 1.0}, {"phase": True, "phase_spread": 4.0}):
+        with pytest.raises(kf.KernelformerError, match="phase_spread"):
+            FlexformerN(5, 1, **options)
+
+
+@pytest.mark.parametrize("cls", MAPS)
 def test_all_options_pass_the_contract(cls) -> None:
-    kf.testing.check_feature_map(cls(8, 2, 16, phase=True, shared=False))
+    kf.testing.check_feature_map(cls(8, 2, 16, phase=True, tilt=True, shared=False))

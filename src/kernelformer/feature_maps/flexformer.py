@@ -1,4 +1,4 @@
-"""What the two Flexformer maps share: learned frequencies, their start and their phase. Not a map itself."""
+"""What the two Flexformer maps share: learned frequencies, their start, phase and tilt. Not a map itself."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ __all__ = ["FlexformerFeatureMap"]
 
 
 class FlexformerFeatureMap(ProjectedFeatureMap):
-    """Angles omegaᵀx + b: shared by queries and keys, or a set for each; the phase b learned, or none.
+    """Angles omegaᵀx + b, shared by queries and keys or a set for each; a factor exp(tilt·x); b and tilt optional.
 
     Authors write ``features`` of the angles and ``draw`` of the start, and call ``reset_parameters`` at the end of
-    ``__init__``. Queries with a set of their own start at the keys' set; phases start at zero.
+    ``__init__``. Queries with a set of their own start at the keys' set; phases and
+    tilt start at zero.
 
     Args:
         name: of the map, for errors.
         num_projections: R, the frequencies of one side.
         phase: learn b.
+        tilt: learn a linear term of the exponent. That of the query cancels; of keys it is a weight of their own.
         shared: one set for queries and keys.
         angle_scale: ``start_from`` scales omega so that this is the root mean square of omegaᵀx over the data;
             None leaves omega.
         floor: the floor relative to the key mass, in (0, 1].
 
     Shape:
-        omega [H, D, R], of keys, and of queries if shared; omega_q [H, D, R] if not; bias, bias_q [H, 1, R].
+        omega [H, D, R], of keys, and of queries if shared; omega_q [H, D, R] if not; bias, bias_q [H, 1, R];
+        tilt [H, D, 1].
     """
 
     is_positive = False
@@ -44,6 +47,7 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
         *,
         num_projections: int,
         phase: bool,
+        tilt: bool,
         shared: bool,
         angle_scale: float | None,
         floor: float,
@@ -57,6 +61,7 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
         self.angle_scale = angle_scale
         bias = (num_heads, 1, num_projections)
         self.bias = nn.Parameter(torch.empty(bias)) if phase else None
+        self.tilt = nn.Parameter(torch.empty(num_heads, head_dim, 1)) if tilt else None
         self.omega_q = None if shared else nn.Parameter(torch.empty_like(self.omega))
         self.bias_q = nn.Parameter(torch.empty(bias)) if phase and not shared else None
 
@@ -74,9 +79,9 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
         for omega in (self.omega, self.omega_q):
             if omega is not None:
                 omega.copy_(drawn)
-        for bias in (self.bias, self.bias_q):
-            if bias is not None:
-                bias.zero_()
+        for zero in (self.bias, self.bias_q, self.tilt):
+            if zero is not None:
+                zero.zero_()
 
     @torch.no_grad()
     def start_from(self, moments: Moments) -> None:
@@ -96,14 +101,18 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
             _scale_angles(self.omega_q, queries, self.angle_scale)
 
     def phi(self, x: Tensor) -> Features:
-        angles = self.project(x)
-        return self.features(x, angles if self.bias is None else angles + self.bias.to(x.dtype))
+        return self._tilted(x, self.project(x), self.bias)
 
     def phi_q(self, x: Tensor) -> Features:
         if self.omega_q is None:
             return self.phi(x)
-        angles = x @ self.omega_q.to(x.dtype)
-        return self.features(x, angles if self.bias_q is None else angles + self.bias_q.to(x.dtype))
+        return self._tilted(x, x @ self.omega_q.to(x.dtype), self.bias_q)
+
+    def _tilted(self, x: Tensor, angles: Tensor, bias: Tensor | None) -> Features:
+        values, log_scale = self.features(x, angles if bias is None else angles + bias.to(x.dtype))
+        if self.tilt is None or log_scale is None:
+            return Features(values, log_scale)
+        return Features(values, log_scale + (x @ self.tilt.to(x.dtype))[..., 0])
 
 
 def _scale_angles(omega: Tensor, squares: Tensor, angle_scale: float) -> None:

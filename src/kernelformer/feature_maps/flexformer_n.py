@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps.flexformer import FlexformerFeatureMap
 from kernelformer.features import Features, seeded
 
@@ -29,6 +30,9 @@ class FlexformerN(FlexformerFeatureMap):
         spread: ω2 starts at ω1 + spread · frequency_scale · N(0, I).
         tau: start of tau; None is log(2 sqrt(D)), the softmax kernel's.
         phase: learn phases: angles ω1ᵀx + b1 and ω2ᵀx + b2, started at zero.
+        phase_spread: b1 starts at U(-phase_spread, phase_spread), b2 at -b1: at pi/2 some features are even in x,
+            some odd, most between. Needs phase.
+        tilt: multiply phi(x) by exp(tilt·x), tilt learned from 0.
         shared: one set of frequencies for queries and keys, as in the paper; False starts two equal sets.
         angle_scale: ``start_from`` scales omega so that this is the root mean square of omegaᵀx over the data;
             None leaves omega.
@@ -58,6 +62,8 @@ class FlexformerN(FlexformerFeatureMap):
         spread: float = 0.1,
         tau: float | None = None,
         phase: bool = False,
+        phase_spread: float = 0.0,
+        tilt: bool = False,
         shared: bool = True,
         angle_scale: float | None = None,
         floor: float = 0.05,
@@ -70,10 +76,14 @@ class FlexformerN(FlexformerFeatureMap):
             num_features,
             num_projections=num_features,
             phase=phase,
+            tilt=tilt,
             shared=shared,
             angle_scale=angle_scale,
             floor=floor,
         )
+        if not 0 <= phase_spread <= math.pi or (phase_spread > 0 and not phase):
+            raise KernelformerError(f"phase_spread must lie in [0, pi] and needs phase=True, got {phase_spread}")
+        self.phase_spread = phase_spread
         self.tau = nn.Parameter(torch.empty(num_heads))
         self.frequency_scale = frequency_scale
         self.spread = spread
@@ -82,8 +92,15 @@ class FlexformerN(FlexformerFeatureMap):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        generator = seeded(generator)
         super().reset_parameters(generator)
         self.tau.fill_(self.tau_start)
+        if self.phase_spread > 0:
+            half = self.omega[:, :1, ::2].shape
+            drawn = self.phase_spread * (2.0 * torch.rand(half, generator=generator, device="cpu") - 1.0)
+            for bias in (self.bias, self.bias_q):
+                if bias is not None:
+                    bias.copy_(torch.cat([drawn, -drawn], dim=-1))
 
     def draw(self, generator: torch.Generator | None) -> Tensor:
         drawn = torch.randn(2, *self.omega[..., ::2].shape, generator=seeded(generator), device="cpu")

@@ -26,6 +26,7 @@ class FlexformerS(FlexformerFeatureMap):
         num_features: M, even.
         frequency_scale: standard deviation of the start of omega; 1 is softmax, small is flat.
         phase: learn a phase b: angles omegaᵀx + b. With shared frequencies it cancels in this stationary kernel.
+        tilt: multiply phi(x) by exp(tilt·x), tilt learned from 0.
         shared: one set of frequencies for queries and keys, as in the paper; False starts two equal sets.
         angle_scale: ``start_from`` scales omega so that this is the root mean square of omegaᵀx over the data;
             None leaves omega.
@@ -54,6 +55,7 @@ class FlexformerS(FlexformerFeatureMap):
         *,
         frequency_scale: float = 1.0,
         phase: bool = False,
+        tilt: bool = False,
         shared: bool = True,
         angle_scale: float | None = None,
         floor: float = 0.05,
@@ -66,6 +68,7 @@ class FlexformerS(FlexformerFeatureMap):
             num_features,
             num_projections=num_features // 2,
             phase=phase,
+            tilt=tilt,
             shared=shared,
             angle_scale=angle_scale,
             floor=floor,
