@@ -30,8 +30,8 @@ class FlexformerN(FlexformerFeatureMap):
         spread: ω2 starts at ω1 + spread · frequency_scale · N(0, I).
         tau: start of tau; None is log(2 sqrt(D)), the softmax kernel's.
         phase: learn phases: angles ω1ᵀx + b1 and ω2ᵀx + b2, started at zero.
-        phase_spread: b1 starts at U(-phase_spread, phase_spread), b2 at -b1: at pi/2 some features are even in x,
-            some odd, most between. Needs phase.
+        phase_spread: b1 starts at U(-phase_spread, phase_spread), b2 at -b1. Each pair has
+            the factor cos((ω1 - ω2)ᵀx / 2 + b1), even in x at 0, odd at pi/2. Needs phase.
         tilt: multiply phi(x) by exp(tilt·x), tilt learned from 0.
         shared: one set of frequencies for queries and keys, as in the paper; False starts two equal sets.
         angle_scale: ``start_from`` scales omega so that this is the root mean square of omegaᵀx over the data;
@@ -41,7 +41,7 @@ class FlexformerN(FlexformerFeatureMap):
 
     Shape:
         [B, H, N, D] -> values [B, H, N, M], log_scale [B, H, N]; omega [H, D, M] holds ω1, then ω2; tau [H].
-        Unshared: omega_q, too; with phase: bias, and bias_q, [H, 1, M].
+        Unshared: omega_q, too; with phase: bias, and bias_q, [H, 1, M]; with tilt: tilt [H, D, 1].
 
     References:
         Zhang and Zhou 2026, arXiv 2606.27748, equation 6.

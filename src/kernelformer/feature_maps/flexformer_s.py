@@ -35,7 +35,7 @@ class FlexformerS(FlexformerFeatureMap):
 
     Shape:
         [B, H, N, D] -> values [B, H, N, M], log_scale [B, H, N]; omega [H, D, M/2].
-        Unshared: omega_q, too; with phase: bias, and bias_q, [H, 1, M/2].
+        Unshared: omega_q, too; with phase: bias, and bias_q, [H, 1, M/2]; with tilt: tilt [H, D, 1].
 
     References:
         Zhang and Zhou 2026, arXiv 2606.27748, equation 5.
