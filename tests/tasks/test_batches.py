@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -37,7 +39,7 @@ def test_texts_of_like_length_are_together_but_no_epoch_is_sorted() -> None:
     padded = sum(len(batch) * max(LENGTHS[row] for row in batch) for batch in drawn)
     assert sum(LENGTHS) / padded > 0.9
     tops = [max(LENGTHS[row] for row in batch) for batch in drawn]
-    rises = sum(here < there for here, there in zip(tops, tops[1:], strict=False))
+    rises = sum(here < there for here, there in itertools.pairwise(tops))
     assert 0.3 < rises / len(tops) < 0.7
 
 
