@@ -120,18 +120,21 @@ def test_a_four_dimensional_mask_is_refused(build, inputs):
 def test_sites_say_where_and_how_wide(build):
     site = find_sites(build("llama"))[1]
     assert (site.module, site.num_heads, site.num_kv_heads, site.head_dim) == ("layers.1.self_attn", 4, 2, 8)
-    assert site.causal and site.refusal is None
+    assert site.causal
+    assert site.refusal is None
 
 
 def test_layer_objective_hands_on_softmax_and_returns_its_value(build, inputs):
     model = kf.convert(build("bert"), "hedgehog", 16)
 
     def objective(kernel, q, k, v, key_mask, scale, softmax):
-        assert softmax.shape == (2, 4, 12, 8) and key_mask.shape == (2, 12)
+        assert softmax.shape == (2, 4, 12, 8)
+        assert key_mask.shape == (2, 12)
         return (kernel(q, k, v, key_mask, scale) - softmax).square().mean()
 
     outputs = model(**inputs, layer_objective=objective, output_attentions=True)
     real = inputs["attention_mask"].bool()
     expected = _hidden(build("bert"), inputs)
     torch.testing.assert_close(outputs.last_hidden_state[real], expected[real], rtol=0, atol=1e-6)
-    assert len(outputs.attentions) == 2 and all(value.requires_grad for value in outputs.attentions)
+    assert len(outputs.attentions) == 2
+    assert all(value.requires_grad for value in outputs.attentions)

@@ -88,3 +88,13 @@ def test_an_interrupted_run_goes_on_to_the_same_result(teacher, batches, tmp_pat
         train(tmp_path / "broken", stop_at=8)
     resumed = train(tmp_path / "broken")
     assert all(torch.equal(resumed[name], value) for name, value in whole.items())
+
+
+def test_bfloat16_is_for_training_alone_and_for_every_training(teacher, batches):
+    student = kf.convert(copy.deepcopy(teacher), "hedgehog", 16)
+    seen = []
+    student.encoder.layer[0].intermediate.register_forward_hook(lambda _, __, out: seen.append(out.dtype))
+    for _ in range(2):
+        finetune(student, teacher, batches, Schedule(steps=1, precision="bfloat16"))
+        student(**batches[0])
+    assert seen == [torch.bfloat16, torch.float32] * 2

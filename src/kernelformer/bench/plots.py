@@ -138,6 +138,21 @@ def plot_cosines(cosines: Sequence[float]) -> str:
         return _svg(figure, "cosines")
 
 
+def plot_ranking(rows: Sequence[tuple[str, float, float]]) -> str:
+    """Bars of (name, value, spread), the first on top."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(_SIZE[0], 0.7 + 0.22 * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        names, values, spreads = zip(*rows, strict=True)
+        places = range(len(rows))
+        axes.barh(places, values, xerr=spreads if any(spreads) else None, color=_KERNEL, edgecolor=_INK, linewidth=0.5)
+        axes.set_yticks(places, names)
+        axes.invert_yaxis()
+        axes.set(xlabel="relative output error after distillation")
+        axes.grid(visible=False, axis="y")
+        return _svg(figure, "ranking")
+
+
 def _axes() -> tuple[Figure, Axes]:
     # No pyplot: it would keep the figure and choose a window system.
     figure = Figure(figsize=_SIZE, layout="constrained")

@@ -20,6 +20,3 @@ def main() -> None:
     except KernelformerError as error:
         print(f"kernelformer: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("kernelformer: interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from kernelformer.cli.compare import compare
 from kernelformer.cli.convert import convert
 from kernelformer.cli.demo import demo
 from kernelformer.cli.list import list_kernels
@@ -18,5 +19,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("convert")(convert)
+app.command("compare")(compare)
 app.command("demo")(demo)
 app.command("list")(list_kernels)

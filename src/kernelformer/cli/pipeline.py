@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from kernelformer import __version__
 from kernelformer.bench.cost import Cost, measure_cost
 from kernelformer.bench.record import Evaluation, LayerError, Record
 from kernelformer.bench.report import write_report
@@ -80,7 +81,8 @@ def prepare(settings: ConvertSettings) -> Prepared:
     sites = find_sites(teacher)
     if any(site.causal for site in sites):
         raise UnsupportedModelError(
-            f"{settings.model} is a decoder: this command converts encoders; in Python, kernelformer.convert(model) takes decoders"
+            f"{settings.model} is a decoder: this command converts encoders; "
+            "in Python, kernelformer.convert(model) takes decoders"
         )
     positions = getattr(teacher.config, "max_position_embeddings", settings.max_length)
     max_length = min(settings.max_length, positions)
@@ -116,9 +118,14 @@ def describe(prepared: Prepared) -> str:
     return "\n".join(
         [
             f"model     {settings.model}: {type(prepared.teacher).__name__}, {prepared.layers} attention layers",
-            f"convert   {len(kernels(prepared.student))} layers to {settings.kernel}, {kernel.num_features} features a head",
-            f"data      {len(prepared.train):,} texts to train on, {len(prepared.test):,} held out, "
-            f"cut to {prepared.train_tokens.max_length} tokens ({prepared.train_tokens.full:,} fill them)",
+            (
+                f"convert   {len(kernels(prepared.student))} layers to {settings.kernel}, "
+                f"{kernel.num_features} features a head"
+            ),
+            (
+                f"data      {len(prepared.train):,} texts to train on, {len(prepared.test):,} held out, "
+                f"cut to {prepared.train_tokens.max_length} tokens ({prepared.train_tokens.full:,} fill them)"
+            ),
             f"training  {', then '.join(steps)}",
             f"measure   {'time and memory at N = 128 … 8,192' if settings.measure else 'nothing'}",
             f"write     {settings.output}",
@@ -319,7 +326,8 @@ def _record(
         }
         for row, layer in enumerate(layers)
     ]
-    libraries = ("kernelformer", "torch", "transformers", "scikit-learn")
+    libraries = ("torch", "transformers", "scikit-learn")
+    versions = {"kernelformer": __version__, "python": platform.python_version()}
     return {
         "teacher": settings.model,
         "student": settings.output,
@@ -332,7 +340,7 @@ def _record(
         "converted": len(found),
         "parameters": sum(parameter.numel() for parameter in student.parameters()),
         "kernel_parameters": sum(p.numel() for kernel in found for p in kernel.parameters()),
-        "versions": {name: metadata.version(name) for name in libraries} | {"python": platform.python_version()},
+        "versions": versions | {name: metadata.version(name) for name in libraries},
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
         "data": {
             "sources": settings.data,

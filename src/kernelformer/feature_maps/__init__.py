@@ -1,5 +1,7 @@
 """A file a map; ``FEATURE_MAPS`` gives each class its name."""
 
+import inspect
+
 from kernelformer.feature_maps.constant import Constant
 from kernelformer.feature_maps.cos2 import Cos2
 from kernelformer.feature_maps.cosformer import Cosformer
@@ -99,3 +101,8 @@ def find_feature_map(name: str) -> type[FeatureMap]:
         KernelformerError: no such name (the near ones are given), or no such class.
     """
     return find_in({**FEATURE_MAPS, "softmax": Softmax}, name)
+
+
+def fixed_width(name: str) -> bool:
+    """Whether the head decides the number of features of this kernel, which then takes none."""
+    return inspect.signature(find_feature_map(name)).parameters["num_features"].default is None

@@ -69,17 +69,12 @@ def fit(
         optimizers=(optimizer, None),
     )
     trainer.loss_function = loss
+    trainer.bfloat16 = wants_bfloat16(schedule.precision)
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     if sys.stderr.isatty():
         trainer.add_callback(_Bar(label))
-    try:
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
-    finally:
-        # Accelerate leaves forward wrapped in autocast: the model would compute in bfloat16 ever after. Its own
-        # unwrap_model takes transformers' decorators off as well.
-        for name in ("forward", "_original_forward"):
-            model.__dict__.pop(name, None)
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
     return [(int(entry["step"]), entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
 
 
@@ -108,12 +103,16 @@ class _LossTrainer(Trainer):
     """A Trainer whose loss is ``loss_function``, without dropout: the teacher has none either."""
 
     loss_function: Callable[[nn.Module, Batch], Tensor]
+    bfloat16: bool
 
     def compute_loss(
         self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         model.eval()
-        return self.loss_function(model, inputs)
+        # Not left to accelerate: it wraps model.forward for good, and a second training of the same model not at all.
+        device = next(model.parameters()).device.type
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=self.bfloat16):
+            return self.loss_function(model, inputs)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         return SequentialSampler(self.train_dataset)  # type: ignore[arg-type]
@@ -148,7 +147,6 @@ def _arguments(schedule: Schedule, folder: Path) -> TrainingArguments:
         save_steps=schedule.save_steps,
         save_total_limit=1,
         seed=schedule.seed,
-        bf16=wants_bfloat16(schedule.precision),
         use_cpu=not torch.cuda.is_available(),
         disable_tqdm=True,
         report_to=[],

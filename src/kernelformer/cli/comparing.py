@@ -1,0 +1,168 @@
+"""Many conversions of one model, that differ in the kernel and the seed, and their ranking."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from rich.table import Table
+
+from kernelformer.bench.plots import plot_ranking
+from kernelformer.cli.pipeline import prepare, run
+from kernelformer.cli.settings import ConvertSettings, write_json
+from kernelformer.errors import KernelformerError
+from kernelformer.feature_maps import find_feature_map, fixed_width
+
+__all__ = ["Ranked", "compare", "ranking_markdown", "ranking_table"]
+
+_LONGEST = 8192
+
+
+class Ranked(TypedDict):
+    """One kernel's figures: means over seeds, and their standard deviation over seeds (0 for a single one).
+
+    error: relative error of attention outputs after distillation, mean over layers. cosine, neighbours: of the final
+    student with the teacher. probe_difference: student minus teacher, None without labels. floored: the largest share
+    of floored rows of a layer. seconds: of fitting and training.
+    """
+
+    kernel: str
+    num_features: int
+    seeds: int
+    error: float
+    error_spread: float
+    cosine: float
+    cosine_spread: float
+    neighbours: float
+    probe_teacher: float | None
+    probe_student: float | None
+    probe_difference: float | None
+    floored: float
+    seconds: float
+
+
+def compare(
+    settings: ConvertSettings, names: Sequence[str], seeds: Sequence[int], say: Callable[[str], None]
+) -> list[Ranked]:
+    """Convert once a kernel and seed, in OUT/NAME-SEED, but for what is finished; rank them in OUT/compare.json.
+
+    ``settings.num_features`` is the width of every kernel but those whose width the head decides.
+
+    Returns:
+        The best first: by cosine where students were trained, else by distilled error.
+
+    Raises:
+        KernelformerError: whatever one of the conversions cannot meet, before any work.
+    """
+    output = Path(settings.output)
+    if output.exists() and not output.is_dir():
+        raise KernelformerError(f"the output folder {output} is a file: choose another")
+    runs = [_one(settings, output, name, seed) for name in names for seed in seeds]
+    for one in runs:
+        if not _finished(one):
+            prepare(one)
+    records: dict[str, list[dict[str, Any]]] = {}
+    for index, one in enumerate(runs, 1):
+        say(f"[{index}/{len(runs)}] {one.kernel}, seed {one.seed}")
+        if not _finished(one):
+            run(prepare(one), say)
+        record = json.loads((Path(one.output) / "report.json").read_text(encoding="utf-8"))
+        records.setdefault(one.kernel, []).append(record)
+    rows = [_rank(name, found) for name, found in records.items()]
+    rows.sort(key=lambda row: row["error"] if settings.finetune == "none" else -row["cosine"])
+    write_json(output / "compare.json", {"finetune": settings.finetune, "kernels": rows})
+    (output / "compare.svg").write_text(
+        plot_ranking([(row["kernel"], row["error"], row["error_spread"]) for row in rows]), encoding="utf-8"
+    )
+    return rows
+
+
+def ranking_table(rows: Sequence[Ranked]) -> Table:
+    """The ranking for a terminal."""
+    table = Table(box=None, header_style="bold")
+    columns = _columns(rows)
+    for name in columns:
+        table.add_column(name, justify="left" if name == "kernel" else "right")
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
+    return table
+
+
+def ranking_markdown(rows: Sequence[Ranked]) -> str:
+    """The ranking as a Markdown table."""
+    columns = _columns(rows)
+    lines = [" | ".join(columns), " | ".join("---" if name == "kernel" else "---:" for name in columns)]
+    lines += [" | ".join(cells) for cells in zip(*columns.values(), strict=True)]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _columns(rows: Sequence[Ranked]) -> dict[str, list[str]]:
+    many = any(row["seeds"] > 1 for row in rows)
+
+    def with_spread(value: float, spread: float) -> str:
+        return f"{value:.4f} ± {spread:.4f}" if many else f"{value:.4f}"
+
+    columns = {
+        "kernel": [row["kernel"] for row in rows],
+        "features": [str(row["num_features"]) for row in rows],
+        "distilled error": [with_spread(row["error"], row["error_spread"]) for row in rows],
+        "cosine": [with_spread(row["cosine"], row["cosine_spread"]) for row in rows],
+        "neighbours": [f"{row['neighbours']:.1%}" for row in rows],
+        "floored": [f"{row['floored']:.2%}" for row in rows],
+        "seconds": [f"{row['seconds']:.0f}" for row in rows],
+    }
+    if all(row["probe_difference"] is not None for row in rows):
+        columns["probe"] = [
+            f"{row['probe_student']:.1%} ({100 * (row['probe_difference'] or 0.0):+.1f})" for row in rows
+        ]
+    return columns
+
+
+def _one(settings: ConvertSettings, output: Path, name: str, seed: int) -> ConvertSettings:
+    folder = output / f"{name.replace(':', '.')}-{seed}"
+    width = None if fixed_width(name) else settings.num_features
+    # A map that depends on positions must know the longest sequence; measuring goes to this length.
+    options = {"max_length": _LONGEST} if "max_length" in inspect.signature(find_feature_map(name)).parameters else {}
+    return dataclasses.replace(
+        settings, kernel=name, num_features=width, options=options, seed=seed, output=str(folder)
+    )
+
+
+def _finished(settings: ConvertSettings) -> bool:
+    folder = Path(settings.output)
+    return (folder / "report.json").is_file() and not (folder / ".work").exists()
+
+
+def _rank(name: str, records: Sequence[dict[str, Any]]) -> Ranked:
+    def mean(values: Sequence[float]) -> float:
+        return statistics.fmean(values)
+
+    def spread(values: Sequence[float]) -> float:
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
+    errors = [mean([layer["error_distilled"] for layer in record["per_layer"]]) for record in records]
+    agreements = [record["evaluation"]["agreement"] for record in records]
+    cosines = [agreement["cosine"] for agreement in agreements]
+    probes = [record["evaluation"]["probe"] for record in records]
+    probed = all(probe is not None for probe in probes)
+    fitting = ("start", "distilled", "finetuned")
+    return {
+        "kernel": name,
+        "num_features": records[0]["num_features"],
+        "seeds": len(records),
+        "error": mean(errors),
+        "error_spread": spread(errors),
+        "cosine": mean(cosines),
+        "cosine_spread": spread(cosines),
+        "neighbours": mean([agreement["neighbours"] for agreement in agreements]),
+        "probe_teacher": mean([probe["teacher"] for probe in probes]) if probed else None,
+        "probe_student": mean([probe["student"] for probe in probes]) if probed else None,
+        "probe_difference": mean([probe["difference"] for probe in probes]) if probed else None,
+        "floored": mean([max(layer["floored_share"] for layer in record["per_layer"]) for record in records]),
+        "seconds": mean([sum(record["seconds"].get(step, 0.0) for step in fitting) for record in records]),
+    }
