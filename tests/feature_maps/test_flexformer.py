@@ -7,20 +7,23 @@ import kernelformer as kf
 from kernelformer.feature_maps import FlexformerN, FlexformerS
 
 MAPS = [FlexformerS, FlexformerN]
+PAPER = {"phase": False, "tilt": False}  # the formula as the paper has it
 SQUARE = torch.diag(torch.tensor([4.0, 1.0, 0.5, 0.1, 0.0]))
 
 
 @pytest.mark.parametrize("cls", MAPS)
 def test_options_start_where_the_plain_map_starts(cls, kernel, pair) -> None:
-    plain = kernel(cls(5, 2, 12), *pair)
-    for options in ({"phase": True}, {"tilt": True}, {"shared": False}, {"phase": True, "shared": False}):
-        torch.testing.assert_close(kernel(cls(5, 2, 12, **options), *pair), plain)
+    plain = kernel(cls(5, 2, 12, **PAPER), *pair)
+    for options in ({"tilt": True}, {"shared": False}):
+        torch.testing.assert_close(kernel(cls(5, 2, 12, **{**PAPER, **options}), *pair), plain)
+    whole = kernel(cls(5, 2, 12), *pair)
+    torch.testing.assert_close(kernel(cls(5, 2, 12, shared=False), *pair), whole)
 
 
 @pytest.mark.parametrize("cls", MAPS)
 def test_parameters(cls) -> None:
     def names(**options: bool) -> set[str]:
-        return {name for name, _ in cls(5, 2, 12, **options).named_parameters()} - {"tau"}
+        return {name for name, _ in cls(5, 2, 12, **{**PAPER, **options}).named_parameters()} - {"tau"}
 
     assert names() == {"omega"}
     assert names(phase=True) == {"omega", "bias"}
@@ -39,14 +42,14 @@ def moved(feature_map: kf.FeatureMap, name: str) -> kf.FeatureMap:
 def test_a_shared_phase_cancels_in_s_and_counts_in_n(kernel, pair) -> None:
     for cls, same in ((FlexformerS, True), (FlexformerN, False)):
         with_phase = kernel(moved(cls(5, 2, 12, phase=True), "bias"), *pair)
-        assert torch.allclose(with_phase, kernel(cls(5, 2, 12), *pair)) is same
+        assert torch.allclose(with_phase, kernel(cls(5, 2, 12, phase=True), *pair)) is same
 
 
 @pytest.mark.parametrize("cls", MAPS)
 @pytest.mark.parametrize("name", ["omega_q", "bias_q"])
 def test_queries_have_what_is_theirs(cls, name: str) -> None:
     x = torch.randn(1, 2, 3, 5, generator=torch.Generator().manual_seed(0))
-    plain, other = cls(5, 2, 12), moved(cls(5, 2, 12, phase=True, shared=False), name)
+    plain, other = cls(5, 2, 12, phase=True), moved(cls(5, 2, 12, phase=True, shared=False), name)
     torch.testing.assert_close(other.phi(x).values, plain.phi(x).values)
     assert not torch.allclose(other.phi_q(x).values, plain.phi_q(x).values)
 
@@ -84,8 +87,8 @@ def test_phases_start_opposite_and_spread() -> None:
     assert torch.equal(first, -second)
     assert first.abs().max() <= 1.5
     assert first.std().item() == pytest.approx(1.5 / 3**0.5, rel=0.2)
-    assert torch.equal(FlexformerN(5, 2, 12, phase=True, phase_spread=1.5).omega, FlexformerN(5, 2, 12).omega)
-    for options in ({"phase_spread": 1.0}, {"phase": True, "phase_spread": 4.0}):
+    assert torch.equal(FlexformerN(5, 2, 12, phase_spread=1.5).omega, FlexformerN(5, 2, 12, phase=False).omega)
+    for options in ({"phase": False, "phase_spread": 1.0}, {"phase_spread": 4.0}):
         with pytest.raises(kf.KernelformerError, match="phase_spread"):
             FlexformerN(5, 1, **options)
 

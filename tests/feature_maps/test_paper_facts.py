@@ -130,7 +130,7 @@ def test_orthogonal_draws_have_gaussian_norms() -> None:
 def test_flexformer_n_holds_flexformer_s(kernel, pair) -> None:
     """ω1 = ω2 and exp(tau) = 2 sqrt(D)."""
     stationary = FlexformerS(DIM, 3, FEATURES, generator=seed(1))
-    general = FlexformerN(DIM, 3, FEATURES, tau=math.log(2 * math.sqrt(DIM)), generator=seed(2))
+    general = FlexformerN(DIM, 3, FEATURES, tau=math.log(2 * math.sqrt(DIM)), phase=False, generator=seed(2))
     assert not torch.allclose(kernel(general, *pair), kernel(stationary, *pair))
     with torch.no_grad():
         general.omega.copy_(torch.cat([stationary.omega, stationary.omega], dim=-1))
@@ -139,7 +139,7 @@ def test_flexformer_n_holds_flexformer_s(kernel, pair) -> None:
 
 def test_flexformer_n_is_the_product_form_of_the_paper(kernel, pair) -> None:
     """[cos a cos b, sin a cos b] / sqrt(n), a and b half the sum and half the difference of the angles."""
-    feature_map = FlexformerN(DIM, 2, FEATURES, spread=1.0, tau=1.3, generator=seed(4))
+    feature_map = FlexformerN(DIM, 2, FEATURES, tau=1.3, phase=False, generator=seed(4))
     with torch.no_grad():
         feature_map.tau.copy_(torch.tensor([1.3, 0.4]))
     omega = feature_map.omega.detach().double()
@@ -172,7 +172,8 @@ def test_flexformer_s_is_stationary_after_its_factors(kernel, pair) -> None:
 def test_spectral_kernels_are_positive_definite(cls, kernel) -> None:
     """Bochner's and Yaglom's kernels as they are written, from differences of angles, without features."""
     x = 0.7 * torch.randn(12, DIM, generator=seed(8), dtype=torch.float64)
-    feature_map = cls(DIM, 1, 64, generator=seed(9))
+    softmax = {"tau": math.log(2 * math.sqrt(DIM)), "phase": False} if cls is FlexformerN else {}
+    feature_map = cls(DIM, 1, 64, generator=seed(9), **softmax)
     sets = feature_map.omega.detach()[0].double().chunk(2 if cls is FlexformerN else 1, dim=-1)
     pairs = [(x @ one)[:, None] - (x @ two)[None] for one in sets for two in sets]
     exact = torch.stack([angles.cos().mean(-1) for angles in pairs]).mean(0)
@@ -215,10 +216,11 @@ def test_favor_is_its_formula(options: dict[str, bool]) -> None:
     torch.testing.assert_close(values * log_scale.exp()[..., None], expected)
 
 
-def test_hedgehog_starts_at_the_identity() -> None:
+def test_hedgehog_starts_at_the_identity_of_the_unscaled_input() -> None:
     x = torch.randn(1, 2, 3, 4, generator=seed(3), dtype=torch.float64)
     values, log_scale = Hedgehog(4, 2, 8).phi(x)
     assert log_scale is None
-    torch.testing.assert_close(values, torch.cat([x.softmax(-1), (-x).softmax(-1)], dim=-1))
+    unscaled = 4**0.25 * x
+    torch.testing.assert_close(values, torch.cat([unscaled.softmax(-1), (-unscaled).softmax(-1)], dim=-1))
     columns = Hedgehog(4, 2, 6, generator=seed(1)).omega.detach()
-    torch.testing.assert_close(columns.mT @ columns, torch.eye(3).expand(2, 3, 3), atol=1e-6, rtol=0)
+    torch.testing.assert_close(columns.mT @ columns, 2 * torch.eye(3).expand(2, 3, 3), atol=1e-6, rtol=0)

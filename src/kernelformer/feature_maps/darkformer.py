@@ -55,6 +55,7 @@ class Darkformer(ProjectedFeatureMap):
     """
 
     is_positive = True
+    learning_rate = 2e-2
 
     def __init__(
         self,

@@ -37,6 +37,7 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
     """
 
     is_positive = False
+    learning_rate = 3e-2
 
     def __init__(
         self,

@@ -19,20 +19,22 @@ class FlexformerN(FlexformerFeatureMap):
 
     e(x) = exp(‖x‖² sqrt(D) / exp(tau)), which in the units of the unscaled input is the paper's
     exp(‖x‖² / exp(tau)). Both sets of frequencies and tau are learned per head. With ω1 = ω2 and
-    exp(tau) = 2 sqrt(D) it is Flexformer_s (Yaglom's theorem holds Bochner's).
+    exp(tau) = 2 sqrt(D) it is Flexformer_s (Yaglom's theorem holds Bochner's). The paper states no start values; the
+    defaults are those that fitted pretrained queries and keys best.
 
     Domain and numerics: signed, ‖values‖ <= 1; e(x) is ``log_scale``. The engine keeps the
     denominator above ``floor`` times the key mass.
 
     Args:
         num_features: M, even.
-        frequency_scale: standard deviation of the start of ω1 and ω2; 1 is softmax's, small is flat.
-        spread: ω2 starts at ω1 + spread · frequency_scale · N(0, I).
-        tau: start of tau; None is log(2 sqrt(D)), the softmax kernel's.
-        phase: learn phases: angles ω1ᵀx + b1 and ω2ᵀx + b2, started at zero.
-        phase_spread: b1 starts at U(-phase_spread, phase_spread), b2 at -b1. Each pair has
-            the factor cos((ω1 - ω2)ᵀx / 2 + b1), even in x at 0, odd at pi/2. Needs phase.
-        tilt: multiply phi(x) by exp(tilt·x), tilt learned from 0.
+        frequency_scale: standard deviation of the start of (ω1 + ω2) / 2; 1 is softmax's, small is flat.
+        spread: that of (ω1 - ω2) / 2 in units of ``frequency_scale``; 0 is Flexformer_s.
+        tau: start of tau; None is log(10 sqrt(D)), a flat one; log(2 sqrt(D)) is the softmax kernel's.
+        phase: learn phases: angles ω1ᵀx + b1 and ω2ᵀx + b2.
+        phase_spread: b1 starts at U(-phase_spread, phase_spread), b2 at -b1. Each pair has the factor
+            cos((ω1 - ω2)ᵀx / 2 + b1), even in x at 0, odd at pi/2. None is pi/2 with phase, else 0.
+        tilt: multiply phi(x) by exp(tilt·x), tilt learned from 0. Beyond the paper: cos and sin alone are poor at
+            weighing a key as such.
         shared: one set of frequencies for queries and keys, as in the paper; False starts two equal sets.
         angle_scale: ``start_from`` scales omega so that this is the root mean square of omegaᵀx over the data;
             None leaves omega.
@@ -58,12 +60,12 @@ class FlexformerN(FlexformerFeatureMap):
         num_heads: int,
         num_features: int = 64,
         *,
-        frequency_scale: float = 1.0,
-        spread: float = 0.1,
+        frequency_scale: float = 0.2,
+        spread: float = 1.0,
         tau: float | None = None,
-        phase: bool = False,
-        phase_spread: float = 0.0,
-        tilt: bool = False,
+        phase: bool = True,
+        phase_spread: float | None = None,
+        tilt: bool = True,
         shared: bool = True,
         angle_scale: float | None = None,
         floor: float = 0.05,
@@ -81,13 +83,15 @@ class FlexformerN(FlexformerFeatureMap):
             angle_scale=angle_scale,
             floor=floor,
         )
+        if phase_spread is None:
+            phase_spread = 0.5 * math.pi if phase else 0.0
         if not 0 <= phase_spread <= math.pi or (phase_spread > 0 and not phase):
             raise KernelformerError(f"phase_spread must lie in [0, pi] and needs phase=True, got {phase_spread}")
         self.phase_spread = phase_spread
         self.tau = nn.Parameter(torch.empty(num_heads))
         self.frequency_scale = frequency_scale
         self.spread = spread
-        self.tau_start = math.log(2.0 * math.sqrt(head_dim)) if tau is None else tau
+        self.tau_start = math.log(10.0 * math.sqrt(head_dim)) if tau is None else tau
         self.reset_parameters(generator)
 
     @torch.no_grad()
@@ -104,8 +108,8 @@ class FlexformerN(FlexformerFeatureMap):
 
     def draw(self, generator: torch.Generator | None) -> Tensor:
         drawn = torch.randn(2, *self.omega[..., ::2].shape, generator=seeded(generator), device="cpu")
-        second = drawn[0] + self.spread * drawn[1]
-        return self.frequency_scale * torch.cat([drawn[0], second], dim=-1)
+        half = self.spread * drawn[1]
+        return self.frequency_scale * torch.cat([drawn[0] + half, drawn[0] - half], dim=-1)
 
     def features(self, x: Tensor, angles: Tensor) -> Features:
         pairs = angles.unflatten(-1, (2, -1))

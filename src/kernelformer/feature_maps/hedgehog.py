@@ -14,8 +14,8 @@ __all__ = ["Hedgehog"]
 class Hedgehog(ProjectedFeatureMap):
     """phi(x) = [softmax(omegaᵀx + b), softmax(-omegaᵀx - b)], omega and b learned per head.
 
-    The half-space form keeps the first half alone. Starts at the identity where omega is square, else at random
-    orthonormal columns; b starts at zero.
+    The half-space form keeps the first half alone. Starts at D^(1/4) times the identity where omega is square, the
+    identity for an input that is not scaled, else at random orthogonal columns of that norm; b starts at zero.
 
     Domain and numerics: positive, values in [0, 1], no log_scale: each half sums to one.
 
@@ -37,6 +37,7 @@ class Hedgehog(ProjectedFeatureMap):
     """
 
     is_positive = True
+    learning_rate = 1e-1
 
     def __init__(
         self,
@@ -58,11 +59,12 @@ class Hedgehog(ProjectedFeatureMap):
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         columns = self.omega.shape[-1]
+        unscaled = self.head_dim**0.25
         if columns == self.head_dim:
-            self.omega.copy_(torch.eye(self.head_dim, device="cpu").expand(self.omega.shape))
+            self.omega.copy_(unscaled * torch.eye(self.head_dim, device="cpu").expand(self.omega.shape))
         else:
             drawn = orthogonal_gaussian(self.num_heads, self.head_dim, columns, generator)
-            self.omega.copy_(drawn / drawn.norm(dim=1, keepdim=True))
+            self.omega.copy_(unscaled * drawn / drawn.norm(dim=1, keepdim=True))
         self.bias.zero_()
 
     def phi(self, x: Tensor) -> Features:

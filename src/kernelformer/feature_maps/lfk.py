@@ -36,6 +36,7 @@ class Lfk(ProjectedFeatureMap):
     """
 
     is_positive = True
+    learning_rate = 2e-2
 
     def __init__(
         self,
