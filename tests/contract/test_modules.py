@@ -16,11 +16,11 @@ def _leaf(*tensors):
     return [t.clone().requires_grad_() for t in tensors]
 
 
-def _inputs(draw, length=5):
+def _inputs(draw, length=5, dtype=torch.float32):
     mask = torch.ones(2, length, dtype=torch.bool)
     mask[0, -2:] = False
     mask[1, 0] = False
-    return draw(length), mask
+    return draw(length, dtype=dtype), mask
 
 
 def test_the_contract(map_name, build):
@@ -115,8 +115,8 @@ class _MaskedProduct(torch.nn.Module):
         return (queries @ (keys.transpose(-1, -2) @ v)) / (queries @ keys.sum(-2)[..., None])
 
 
-def _compare_compiled(module, draw, gradients, backend, length):
-    inputs, mask = _inputs(draw, length)
+def _compare_compiled(module, draw, gradients, backend, length, dtype=torch.float32):
+    inputs, mask = _inputs(draw, length, dtype)
     compiled = torch.compile(module, fullgraph=True, backend=backend, dynamic=False)
     found = []
     for run in (compiled, module):
@@ -127,12 +127,12 @@ def _compare_compiled(module, draw, gradients, backend, length):
     for name, expected in found[1].items():
         scale = float(expected.abs().max()) or 1.0
         torch.testing.assert_close(
-            found[0][name], expected, rtol=1e-3, atol=1e-5 * scale, msg=lambda text, name=name: f"{name}: {text}"
+            found[0][name], expected, rtol=1e-3, atol=1e-4 * scale, msg=lambda text, name=name: f"{name}: {text}"
         )
 
 
 def test_compiled_without_graph_breaks(map_name, build, draw, gradients, fresh_compiler):
-    _compare_compiled(_Both(build(map_name)), draw, gradients, "aot_eager", 5)
+    _compare_compiled(_Both(build(map_name).double()), draw, gradients, "aot_eager", 5, torch.float64)
 
 
 def test_inductor_gradients_of_hedgehog(build, draw, gradients, fresh_compiler):
