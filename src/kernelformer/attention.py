@@ -5,16 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kernelformer.engine import (
-    Attended,
-    State,
-    attend_bidirectional,
-    attend_causal,
-    attend_quadratic,
-    attend_softmax,
-    attend_step,
-    empty_state,
-)
+from kernelformer.engine import Attended, State, attend_softmax
+from kernelformer.engine.blockwise import Sequence
+from kernelformer.engine.choose import attend
 from kernelformer.errors import KernelformerError, ShapeError
 from kernelformer.feature_maps import Softmax
 from kernelformer.features import FeatureMap
@@ -83,11 +76,9 @@ class KernelAttention(nn.Module):
             return self._causal(q, k, v, None, key_mask, scale)[0]
         with torch.autocast(q.device.type, enabled=False):
             k, v = self._expand(q, k, v)
-            q, v_seen = _without_padding(q, v, key_mask)
-            features_q = self.feature_map.map_q(q, scale, _positions(q))
-            features_k = self.feature_map.map_k(k, scale, key_mask, _positions(k))
-            attend = attend_quadratic if _is_short(q, k, self.feature_map) else attend_bidirectional
-            attended = attend(features_q, features_k, v_seen.to(features_k.values.dtype), floor=self.feature_map.floor)
+            q, v = _without_padding(q, v, key_mask)
+            sequence = Sequence(q, k, v, key_mask, scale, _positions(q), _positions(k))
+            attended, _ = attend(self.feature_map, sequence, causal=False)
             self._count(attended, key_mask)
         return attended.out.to(v.dtype)
 
@@ -133,21 +124,16 @@ class KernelAttention(nn.Module):
     ) -> tuple[Tensor, State]:
         with torch.autocast(q.device.type, enabled=False):
             k, v = self._expand(q, k, v)
-            q, v_seen = _without_padding(q, v, key_mask)
+            q, v = _without_padding(q, v, key_mask)
             positions = _positions(k) if state is None else _positions(k) + state.length
-            features_q = self.feature_map.map_q(q, scale, positions)
-            features_k = self.feature_map.map_k(k, scale, key_mask, positions)
-            v_seen = v_seen.to(features_k.values.dtype)
-            batch, heads, _, width = features_k.values.shape
-            expected = (batch, heads, width, v.shape[-1])
-            if state is None:
-                state = empty_state(*expected, features_k.values.dtype, v.device)
-            elif state.kv.shape != expected:
+            expected = (*k.shape[:2], self.feature_map.num_features, v.shape[-1])
+            if state is not None and state.kv.shape != expected:
                 raise ShapeError(f"the state is of shape {list(state.kv.shape)}, this input needs {list(expected)}")
-            attend = attend_step if q.shape[2] == 1 else attend_causal
-            attended, state = attend(features_q, features_k, v_seen, state=state, floor=self.feature_map.floor)
+            sequence = Sequence(q, k, v, key_mask, scale, positions, positions)
+            attended, after = attend(self.feature_map, sequence, causal=True, state=state)
+            assert after is not None
             self._count(attended, key_mask)
-        return attended.out.to(v.dtype), state
+        return attended.out.to(v.dtype), after
 
     def _check(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
         shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
@@ -210,10 +196,3 @@ def _without_padding(q: Tensor, v: Tensor, key_mask: Tensor | None) -> tuple[Ten
 
 def _positions(x: Tensor) -> Tensor:
     return torch.arange(x.shape[2], device=x.device)
-
-
-def _is_short(q: Tensor, k: Tensor, feature_map: FeatureMap) -> bool:
-    """Whether N × S weights cost less than two passes through M features."""
-    width, value_dim = feature_map.num_features, k.shape[-1]
-    rows = q.shape[2] * q.shape[1] // k.shape[1]
-    return rows * k.shape[2] * (width + value_dim) < (rows + k.shape[2]) * width * value_dim

@@ -1,13 +1,15 @@
 """Attention with any feature map, computed exactly: bidirectional, causal, one step."""
 
-from kernelformer.engine.bidirectional import attend_bidirectional, attend_quadratic
+from kernelformer.engine.bidirectional import attend_bidirectional, attend_quadratic, fold_keys, read_state
 from kernelformer.engine.causal import attend_causal, attend_step
+from kernelformer.engine.choose import Choice, explain
 from kernelformer.engine.reference import attend_reference
 from kernelformer.engine.softmax import attend_softmax
 from kernelformer.engine.state import Attended, State, empty_state
 
 __all__ = [
     "Attended",
+    "Choice",
     "State",
     "attend_bidirectional",
     "attend_causal",
@@ -16,4 +18,7 @@ __all__ = [
     "attend_softmax",
     "attend_step",
     "empty_state",
+    "explain",
+    "fold_keys",
+    "read_state",
 ]

@@ -43,6 +43,12 @@ class Sequence(NamedTuple):
         features = feature_map.map_k(self.k[:, :, rows], self.scale, mask, _at(self.positions_k, rows))
         return features, self.v[:, :, rows].to(features.values.dtype)
 
+    def cut(self, rows: slice) -> Sequence:
+        """The rest of what tokens ``rows`` need; q, k and v stay whole."""
+        mask = None if self.key_mask is None else self.key_mask[:, rows]
+        at_q, at_k = _at(self.positions_q, rows), _at(self.positions_k, rows)
+        return self._replace(key_mask=mask, positions_q=at_q, positions_k=at_k)
+
 
 def block_length(x: Tensor, feature_map: FeatureMap) -> int:
     """Tokens of x [B, H, N, D] per block: a multiple of the chunk size."""
@@ -57,10 +63,10 @@ def blocks(x: Tensor, feature_map: FeatureMap) -> Iterator[slice]:
 
 
 def run_causal(
-    feature_map: FeatureMap, sequence: Sequence, state: State | None, before: list[State | None] | None = None
-) -> tuple[Attended, State | None]:
-    """Causal attention; ``before`` collects the state before each block."""
-    attended = _empty_output(feature_map, sequence)
+    feature_map: FeatureMap, sequence: Sequence, state: State, before: list[State] | None = None
+) -> tuple[Attended, State]:
+    """Causal attention after ``state``; ``before`` collects the state before each block."""
+    attended = _empty_output(sequence)
     for rows in blocks(sequence.k, feature_map):
         if before is not None:
             before.append(state)
@@ -70,19 +76,17 @@ def run_causal(
     return attended, state
 
 
-def run_bidirectional(feature_map: FeatureMap, sequence: Sequence) -> tuple[Attended, State | None]:
-    """Bidirectional attention and the state of all keys; None if there is no key."""
-    attended, state = _empty_output(feature_map, sequence), None
+def run_bidirectional(feature_map: FeatureMap, sequence: Sequence, state: State) -> tuple[Attended, State]:
+    """Bidirectional attention to the keys in ``state`` and those of the sequence, and the state of all."""
+    attended = _empty_output(sequence)
     for rows in blocks(sequence.k, feature_map):
         state = fold_keys(*sequence.keys(feature_map, rows), state)
-    if state is None:
-        return Attended(attended.out.zero_(), attended.floored.zero_()), None
     for rows in blocks(sequence.q, feature_map):
         _write(attended, rows, read_state(sequence.queries(feature_map, rows), state, floor=feature_map.floor))
     return attended, state
 
 
-def _empty_output(feature_map: FeatureMap, sequence: Sequence) -> Attended:
+def _empty_output(sequence: Sequence) -> Attended:
     shape = sequence.q.shape[:3]
     out = sequence.v.new_empty(*shape, sequence.v.shape[-1])
     return Attended(out, torch.empty(shape, dtype=torch.bool, device=out.device))

@@ -107,7 +107,7 @@ def _attend_scaled(
     """Numerator, denominator and mass of all rows, and the sums after them.
 
     Shape:
-        q [B, Hq, N, M]; keys [B, H, N, M] and the sums ``before`` share one scale; weights [B, H, N] is that of each key.
+        q [B, Hq, N, M]; keys [B, H, N, M] and the sums ``before`` are at one scale, weights [B, H, N] the keys' own.
         Rows are [B, H, G, N, ...] with G = Hq / H, the mass [B, H, 1, N].
     """
     batch, heads, length, width = keys.shape

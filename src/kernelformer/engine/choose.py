@@ -1,0 +1,116 @@
+"""Which form of the same sums computes a request, and why."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kernelformer.engine.bidirectional import attend_bidirectional, attend_quadratic
+from kernelformer.engine.blockwise import Sequence, block_length, run_bidirectional, run_causal
+from kernelformer.engine.causal import CHUNK_SIZE, attend_causal, attend_step
+from kernelformer.engine.state import Attended, State, empty_state
+from kernelformer.engine.traced import is_traced
+from kernelformer.engine.training import train_bidirectional, train_causal
+from kernelformer.features import FeatureMap
+
+__all__ = ["Choice", "attend", "choose", "explain"]
+
+ALL = slice(None)
+
+
+class Choice(NamedTuple):
+    """``backend`` computes a request, in blocks of ``chunk_size`` tokens, because of ``reason``.
+
+    Backends: "step" (one token after a state), "quadratic" (N × S weights), "whole" (all features at
+    once), "blocks" (features of one block at a time), "recompute" (the same, with gradients).
+    """
+
+    backend: str
+    chunk_size: int
+    reason: str
+
+
+def explain(q: Tensor, k: Tensor, v: Tensor, feature_map: FeatureMap, *, causal: bool = False) -> Choice:
+    """What ``KernelAttention`` would do with these tensors.
+
+    Example:
+        >>> import torch, kernelformer as kf
+        >>> x = torch.zeros(1, 2, 4096, 8)
+        >>> kf.engine.explain(x, x, x, kf.feature_maps.Favor(head_dim=8, num_heads=2)).backend
+        'blocks'
+    """
+    return choose(feature_map, Sequence(q, k, v), causal=causal)
+
+
+def choose(
+    feature_map: FeatureMap, sequence: Sequence, *, causal: bool, state: State | None = None, linear: bool = False
+) -> Choice:
+    """The form for this request; ``linear`` leaves out the quadratic one."""
+    q, k = sequence.q, sequence.k
+    queries, keys = q.shape[2], k.shape[2]
+    if causal and keys == 1:
+        return Choice("step", 1, "one token: the state is updated and read once")
+    if not causal and not linear and _is_short(q, k, feature_map):
+        return Choice("quadratic", keys, f"{queries} × {keys} weights cost less than two passes through the features")
+    if is_traced(q):
+        return Choice(
+            "whole", CHUNK_SIZE, f"values on {q.device.type} are not looked at (compiled, transformed or no CPU)"
+        )
+    if not keys or not queries:
+        return Choice("whole", CHUNK_SIZE, "there are no queries or no keys")
+    size = block_length(k, feature_map)
+    if not _needs_grad(feature_map, sequence, state):
+        return Choice(
+            "blocks", size, f"no gradient is asked for: features of {size} tokens at a time stay in the cache"
+        )
+    if max(queries, keys) <= size:
+        return Choice("whole", CHUNK_SIZE, f"up to {size} tokens, features are kept for the gradient")
+    return Choice("recompute", size, f"beyond {size} tokens, features are computed again for the gradient, not kept")
+
+
+def attend(
+    feature_map: FeatureMap, sequence: Sequence, *, causal: bool, state: State | None = None, linear: bool = False
+) -> tuple[Attended, State | None]:
+    """Attention in the form that :func:`choose` names; the state after the sequence if causal."""
+    backend = choose(feature_map, sequence, causal=causal, state=state, linear=linear).backend
+    if causal:
+        return _causal(backend, feature_map, sequence, _start(feature_map, sequence) if state is None else state)
+    if backend == "recompute":
+        return train_bidirectional(feature_map, sequence), None
+    if backend == "blocks":
+        return run_bidirectional(feature_map, sequence, _start(feature_map, sequence))[0], None
+    q, (k, v) = sequence.queries(feature_map, ALL), sequence.keys(feature_map, ALL)
+    form = attend_quadratic if backend == "quadratic" else attend_bidirectional
+    return form(q, k, v, floor=feature_map.floor), None
+
+
+def _causal(backend: str, feature_map: FeatureMap, sequence: Sequence, state: State) -> tuple[Attended, State]:
+    if backend == "recompute":
+        return train_causal(feature_map, sequence, state)
+    if backend == "blocks":
+        return run_causal(feature_map, sequence, state)
+    q, (k, v) = sequence.queries(feature_map, ALL), sequence.keys(feature_map, ALL)
+    form = attend_step if backend == "step" else attend_causal
+    return form(q, k, v, state=state, floor=feature_map.floor)
+
+
+def _start(feature_map: FeatureMap, sequence: Sequence) -> State:
+    k, v = sequence.k, sequence.v
+    dtype = torch.float64 if k.dtype == torch.float64 else torch.float32
+    return empty_state(k.shape[0], k.shape[1], feature_map.num_features, v.shape[-1], dtype, v.device)
+
+
+def _needs_grad(feature_map: FeatureMap, sequence: Sequence, state: State | None) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    tensors = [*sequence[:3], *(state or ()), *feature_map.parameters()]
+    return any(x.requires_grad for x in tensors)
+
+
+def _is_short(q: Tensor, k: Tensor, feature_map: FeatureMap) -> bool:
+    """Whether N × S weights cost less than two passes through M features."""
+    width, value_dim = feature_map.num_features, k.shape[-1]
+    rows = q.shape[2] * q.shape[1] // k.shape[1]
+    return rows * k.shape[2] * (width + value_dim) < (rows + k.shape[2]) * width * value_dim
