@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
+from kernelformer.bench import attention
 from kernelformer.bench.attention import (
     LENGTHS,
     Timing,
@@ -71,6 +72,31 @@ def test_the_budget_is_kept() -> None:
     start = time.perf_counter()
     time_attention(SPEC, lengths=(16, 32, 64), seconds=0.3)
     assert time.perf_counter() - start < 3
+
+
+def test_a_machine_that_turns_slow_cannot_stretch_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    calls = [0]
+
+    def call() -> None:
+        calls[0] += 1
+        # The first four, two of each side, set the counts.
+        clock[0] += 0.001 if calls[0] <= 4 else 1.0
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    row = attention._time_pair(16, call, call, 1.0)
+    assert row["softmax_repeats"] == row["kernel_repeats"] == 3
+
+
+def test_one_slow_first_call_does_not_cut_the_number_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    times = iter([5.0])
+
+    def call() -> None:
+        clock[0] += next(times, 0.1)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    assert attention._repeats(call, 1.0) in (9, 10)
 
 
 def test_models_are_timed_within_their_positions_and_keep_their_mode() -> None:

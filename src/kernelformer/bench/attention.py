@@ -139,8 +139,12 @@ def _time_pairs(
 def _time_pair(length: int, softmax: Callable[[], object], kernel: Callable[[], object], seconds: float) -> Timing:
     counts = [_repeats(call, seconds) for call in (softmax, kernel)]
     times: tuple[list[float], list[float]] = ([], [])
+    deadline = time.perf_counter() + 4 * seconds
     # In turns, so that whatever else the machine does meets both alike.
     for turn in range(max(counts)):
+        # A busy machine can make calls far slower than the two that set the counts.
+        if turn > 0 and time.perf_counter() > deadline:
+            break
         for call, count, spent in zip((softmax, kernel), counts, times, strict=True):
             if turn < count:
                 spent.append(_milliseconds(call))
@@ -156,12 +160,10 @@ def _time_pair(length: int, softmax: Callable[[], object], kernel: Callable[[], 
 
 
 def _repeats(call: Callable[[], object], seconds: float) -> int:
-    """How many calls fit; the two that find it out also warm up (one, where it alone takes long)."""
-    first = _milliseconds(call) / 1000
-    if first > 1.5 * seconds:
-        return 1
-    spent = _milliseconds(call) / 1000 if first < seconds else first
-    return min(max(int(seconds / max(spent, sys.float_info.min)), _LEAST_REPEATS), _MOST_REPEATS)
+    """How many calls fit into that time, by the faster of two that also warm up."""
+    spent = min(_milliseconds(call), _milliseconds(call)) / 1000
+    least = 1 if spent > 1.5 * seconds else _LEAST_REPEATS
+    return min(max(int(seconds / max(spent, sys.float_info.min)), least), _MOST_REPEATS)
 
 
 def _milliseconds(call: Callable[[], object]) -> float:
