@@ -39,6 +39,26 @@ def test_no_bit_of_the_past_changes(map_name, causal_form, which, factor, build,
         assert not found[1][name][:, :, CUT:].any(), f"the past sends a gradient to later {name}"
 
 
+@pytest.mark.parametrize("factor", [0.1, 30.0, 1e6], ids=str)
+@pytest.mark.parametrize("cut", [1, 64, 257, 599])
+def test_no_bit_of_the_past_changes_in_long_sequences(map_name, cut, factor, build, draw, gradients):
+    """Beyond one chunk, where a scale chosen for many rows at once would show."""
+    feature_map = build(map_name)
+    attention = kf.KernelAttention(feature_map, causal=True)
+    outs, found = [], []
+    for times in (1.0, factor):
+        q, k, v = draw(600, batch=1)
+        k[:, :, cut:] *= times
+        q, k, v = _leaf(q, k, v)
+        early = attention(q, k, v)[:, :, :cut]
+        outs.append(early)
+        found.append(gradients(early, feature_map, q=q, k=k, v=v))
+    assert torch.equal(*outs)
+    for name in "qkv":
+        assert torch.equal(found[0][name][:, :, :cut], found[1][name][:, :, :cut]), name
+        assert not found[1][name][:, :, cut:].any(), f"the past sends a gradient to later {name}"
+
+
 @pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 100])
 def test_a_prefix_alone(map_name, length, build, draw):
     attention = kf.KernelAttention(build(map_name).double(), causal=True)

@@ -48,6 +48,27 @@ def test_one_map_for_every_query_head(map_name, form, build, draw, reference, gr
     _compare(gradients(out, feature_map, q=q, k=k, v=v), gradients(expected, feature_map, q=q, k=k, v=v))
 
 
+@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@pytest.mark.parametrize("growth", [0.0, 0.02], ids=["even", "growing"])
+def test_long_sequences(map_name, causal, growth, build, draw, reference, gradients):
+    """Many chunks and blocks, padding among them; growing keys move the running maximum hundreds of times."""
+    feature_map = build(map_name).double()
+    length = 700
+    q, k, v = draw(length, batch=1, dtype=torch.float64)
+    k = k * (1.0 + growth * torch.arange(length, dtype=torch.float64))[:, None]
+    q, k, v = _leaf(q, k, v)
+    mask = torch.rand(1, length, generator=torch.Generator().manual_seed(1)) > 0.2
+    out = kf.KernelAttention(feature_map, causal)(q, k, v, mask)
+    expected = reference(feature_map, q, k, v, mask, causal=causal).out
+    torch.testing.assert_close(out, expected, rtol=1e-8, atol=1e-9)
+    found = gradients(out, feature_map, q=q, k=k, v=v)
+    for name, gradient in gradients(expected, feature_map, q=q, k=k, v=v).items():
+        scale = max(float(gradient.abs().max()), 1.0)
+        torch.testing.assert_close(
+            found[name], gradient, rtol=1e-6, atol=1e-9 * scale, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
 @pytest.mark.parametrize("length", [0, 1, 2, 63, 64, 65, 1000])
 @pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 def test_lengths(map_name, length, causal, build, draw, reference):
