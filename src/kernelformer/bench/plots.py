@@ -153,6 +153,24 @@ def plot_ranking(rows: Sequence[tuple[str, float, float]]) -> str:
         return _svg(figure, "ranking")
 
 
+def plot_conditions(lines: Sequence[tuple[str, Line]], ylabel: str) -> str:
+    """Lines against the condition number, each with a name, colour and marker of its own."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(_SIZE[0], 3.6), layout="constrained")
+        axes = figure.add_subplot()
+        colours = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+        for (name, points), colour, marker in zip(lines, colours, "osD^vP*X", strict=False):
+            axes.plot(*zip(*points, strict=True), label=name, color=colour, marker=marker, ms=4.5, lw=1.4)
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(FixedLocator([x for x, _ in lines[0][1]]))
+        axes.set_xticklabels([f"{x:g}" for x, _ in lines[0][1]])
+        axes.xaxis.set_minor_locator(NullLocator())
+        _log_y(axes)
+        axes.set(xlabel="condition number of the covariance", ylabel=ylabel)
+        figure.legend(loc="outside upper center", ncols=2, handlelength=2, columnspacing=1)
+        return _svg(figure, ylabel)
+
+
 def _axes() -> tuple[Figure, Axes]:
     # No pyplot: it would keep the figure and choose a window system.
     figure = Figure(figsize=_SIZE, layout="constrained")

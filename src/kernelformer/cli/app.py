@@ -8,6 +8,7 @@ from kernelformer.cli.compare import compare
 from kernelformer.cli.convert import convert
 from kernelformer.cli.demo import demo
 from kernelformer.cli.list import list_kernels
+from kernelformer.cli.reproduce import reproduce
 
 __all__ = ["app"]
 
@@ -22,3 +23,4 @@ app.command("convert")(convert)
 app.command("compare")(compare)
 app.command("demo")(demo)
 app.command("list")(list_kernels)
+app.command("reproduce")(reproduce)
