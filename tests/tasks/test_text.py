@@ -190,3 +190,14 @@ def test_rotten_tomatoes_are_read_as_counted_by_hand() -> None:
     train, test = split(corpus, held_out=1200, seed=0)
     assert len(test) == 1200
     assert not set(train.texts) & set(test.texts)
+
+
+def test_a_sample_is_seeded_in_order_and_never_larger(tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(f"text {row}" for row in range(50)), encoding="utf-8")
+    corpus = load_texts([str(path)])
+    sample = corpus.sample(20, seed=1)
+    assert len(set(sample.texts)) == 20
+    assert sample.texts == corpus.sample(20, seed=1).texts != corpus.sample(20, seed=2).texts
+    assert [text for text in corpus.texts if text in sample.texts] == list(sample.texts)
+    assert corpus.sample(60, seed=1) is corpus

@@ -46,6 +46,13 @@ class Corpus:
             origin=self.origin,
         )
 
+    def sample(self, most: int, *, seed: int) -> Corpus:
+        """At most ``most`` texts, drawn at random, in the order of the corpus."""
+        if len(self) <= most:
+            return self
+        generator = torch.Generator(device="cpu").manual_seed(seed)
+        return self.take(sorted(torch.randperm(len(self), generator=generator)[:most].tolist()))
+
 
 def load_texts(
     sources: Sequence[str],
