@@ -39,7 +39,7 @@ def test_beyond_a_half_the_proposal_raises_or_is_capped() -> None:
     assert torch.linalg.eigvalsh(optimal_proposal(moments, moments, 0.4)).max().item() == pytest.approx(1.8 / 0.2)
 
 
-@pytest.mark.parametrize("spread", [1e-6, 0.1, 1.0, 50.0])
+@pytest.mark.parametrize("spread", [1e-3, 0.1, 1.0, 50.0])
 def test_the_curvature_minimises_the_mean_logarithm_of_the_variance(spread: float) -> None:
     def log_variance(a: float) -> float:
         t = torch.tensor(a).double()
@@ -47,7 +47,7 @@ def test_the_curvature_minimises_the_mean_logarithm_of_the_variance(spread: floa
 
     best = optimal_curvature(torch.tensor(spread).double()).item()
     assert best < 0
-    assert log_variance(best) < min(log_variance(0.8 * best), log_variance(1.2 * best))
+    assert log_variance(best) < min(log_variance(0.98 * best), log_variance(1.02 * best))
     assert optimal_curvature(torch.zeros(()).double()).item() == 0.0
 
 

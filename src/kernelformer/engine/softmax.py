@@ -29,6 +29,6 @@ def attend_softmax(
     if causal:
         visible = visible & torch.ones(visible.shape[-2:], dtype=torch.bool, device=q.device).tril()
     blind = ~visible.any(-1, keepdim=True)
-    # A row that sees nothing would be NaN, in its gradients too: let it see all, and drop the result.
+    # Whether a row that sees nothing is 0 or NaN depends on the kernel: let it see all, and drop the result.
     out = functional.scaled_dot_product_attention(q, k, v, attn_mask=visible | blind, scale=scale)
     return out.masked_fill(blind, 0.0)
