@@ -14,8 +14,8 @@ from torch import Tensor
 
 from kernelformer.engine.scales import HEADROOM, LN2, references, split_scales
 from kernelformer.engine.state import Attended, State, empty_state, normalise
-from kernelformer.engine.traced import is_traced
 from kernelformer.features import Features
+from kernelformer.traced import is_traced
 
 __all__ = ["CHUNK_SIZE", "attend_causal", "attend_pairwise", "attend_step"]
 

@@ -11,9 +11,9 @@ from kernelformer.engine.bidirectional import attend_bidirectional, attend_quadr
 from kernelformer.engine.blockwise import Sequence, block_length, run_bidirectional, run_causal
 from kernelformer.engine.causal import CHUNK_SIZE, attend_causal, attend_step
 from kernelformer.engine.state import Attended, State, empty_state
-from kernelformer.engine.traced import is_traced
 from kernelformer.engine.training import train_bidirectional, train_causal
 from kernelformer.features import FeatureMap
+from kernelformer.traced import is_traced
 
 __all__ = ["Choice", "attend", "choose", "explain"]
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from kernelformer.errors import KernelformerError
+from kernelformer.feature_maps.circle import cos_sin
 from kernelformer.feature_maps.flexformer import FlexformerFeatureMap
 from kernelformer.features import Features, seeded
 
@@ -112,7 +113,9 @@ class FlexformerN(FlexformerFeatureMap):
         return self.frequency_scale * torch.cat([drawn[0] + half, drawn[0] - half], dim=-1)
 
     def features(self, x: Tensor, angles: Tensor) -> Features:
-        pairs = angles.unflatten(-1, (2, -1))
-        values = torch.cat([pairs.cos().sum(-2), pairs.sin().sum(-2)], dim=-1)
+        # cos a + cos b = 2 cos(mean) cos(half the difference), and so for sin: three evaluations instead of four.
+        first, second = (0.5 * angles).chunk(2, dim=-1)
+        both = cos_sin(first + second).unflatten(-1, (2, -1))
+        values = (both * (first - second).cos()[..., None, :]).flatten(-2)
         rate = math.sqrt(self.head_dim) * torch.exp(-self.tau.to(x.dtype))
-        return Features(values / (2.0 * math.sqrt(pairs.shape[-1])), rate[:, None] * x.square().sum(-1))
+        return Features(values / math.sqrt(first.shape[-1]), rate[:, None] * x.square().sum(-1))

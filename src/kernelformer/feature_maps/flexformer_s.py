@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from kernelformer.feature_maps.circle import cos_sin
 from kernelformer.feature_maps.flexformer import FlexformerFeatureMap
 from kernelformer.features import Features, seeded
 
@@ -80,5 +81,5 @@ class FlexformerS(FlexformerFeatureMap):
         return self.frequency_scale * torch.randn(self.omega.shape, generator=seeded(generator), device="cpu")
 
     def features(self, x: Tensor, angles: Tensor) -> Features:
-        values = torch.cat([angles.cos(), angles.sin()], dim=-1) / math.sqrt(angles.shape[-1])
+        values = cos_sin(angles) / math.sqrt(angles.shape[-1])
         return Features(values, 0.5 * x.square().sum(-1))
