@@ -20,7 +20,7 @@ def test_without_growth_it_is_flexformer_s(kernel, pair) -> None:
 
 
 def test_without_frequencies_it_is_lfk(kernel, pair) -> None:
-    spectral, lfk = Spectral(5, 2, 12, fourier_share=0.0), Lfk(5, 2, 6)
+    spectral, lfk = Spectral(5, 2, 12, fourier_share=0.0), Lfk(5, 2, 6, projection_scale=1.0, weighted=False)
     torch.testing.assert_close(kernel(spectral, *pair), kernel(lfk, *pair))
 
 
