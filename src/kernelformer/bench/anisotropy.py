@@ -177,4 +177,5 @@ def _error(entry: _Entry, width: int, eigenvalues: Tensor, seed: int) -> Tensor:
     # The data are of scaled queries and keys, hence a scale of one.
     softmax = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0)
     out = KernelAttention(feature_map)(q, k, v, scale=1.0)
-    return ((out - softmax).square().sum((0, 2, 3)) / softmax.square().sum((0, 2, 3))).sqrt()
+    squares: Tensor = (out - softmax).square().sum((0, 2, 3)) / softmax.square().sum((0, 2, 3))
+    return squares.sqrt()
