@@ -35,19 +35,20 @@ class Sequence(NamedTuple):
     positions_q: Tensor | None = None
     positions_k: Tensor | None = None
 
-    def queries(self, feature_map: FeatureMap, rows: slice) -> Features:
-        return feature_map.map_q(self.q[:, :, rows], self.scale, _at(self.positions_q, rows))
-
-    def keys(self, feature_map: FeatureMap, rows: slice) -> tuple[Features, Tensor]:
-        mask = None if self.key_mask is None else self.key_mask[:, rows]
-        features = feature_map.map_k(self.k[:, :, rows], self.scale, mask, _at(self.positions_k, rows))
-        return features, self.v[:, :, rows].to(features.values.dtype)
-
     def cut(self, rows: slice) -> Sequence:
-        """The rest of what tokens ``rows`` need; q, k and v stay whole."""
+        """The tokens ``rows`` alone."""
         mask = None if self.key_mask is None else self.key_mask[:, rows]
-        at_q, at_k = _at(self.positions_q, rows), _at(self.positions_k, rows)
-        return self._replace(key_mask=mask, positions_q=at_q, positions_k=at_k)
+        q, k, v = self.q[:, :, rows], self.k[:, :, rows], self.v[:, :, rows]
+        return Sequence(q, k, v, mask, self.scale, _at(self.positions_q, rows), _at(self.positions_k, rows))
+
+    def queries(self, feature_map: FeatureMap) -> Features:
+        """Features of the queries."""
+        return feature_map.map_q(self.q, self.scale, self.positions_q)
+
+    def keys(self, feature_map: FeatureMap) -> tuple[Features, Tensor]:
+        """Features of the keys, and the values in their dtype."""
+        features = feature_map.map_k(self.k, self.scale, self.key_mask, self.positions_k)
+        return features, self.v.to(features.values.dtype)
 
 
 def block_length(x: Tensor, feature_map: FeatureMap) -> int:
@@ -70,8 +71,9 @@ def run_causal(
     for rows in blocks(sequence.k, feature_map):
         if before is not None:
             before.append(state)
-        k, v = sequence.keys(feature_map, rows)
-        part, state = attend_causal(sequence.queries(feature_map, rows), k, v, floor=feature_map.floor, state=state)
+        block = sequence.cut(rows)
+        k, v = block.keys(feature_map)
+        part, state = attend_causal(block.queries(feature_map), k, v, floor=feature_map.floor, state=state)
         _write(attended, rows, part)
     return attended, state
 
@@ -80,9 +82,10 @@ def run_bidirectional(feature_map: FeatureMap, sequence: Sequence, state: State)
     """Bidirectional attention to the keys in ``state`` and those of the sequence, and the state of all."""
     attended = _empty_output(sequence)
     for rows in blocks(sequence.k, feature_map):
-        state = fold_keys(*sequence.keys(feature_map, rows), state)
+        state = fold_keys(*sequence.cut(rows).keys(feature_map), state)
     for rows in blocks(sequence.q, feature_map):
-        _write(attended, rows, read_state(sequence.queries(feature_map, rows), state, floor=feature_map.floor))
+        part = read_state(sequence.cut(rows).queries(feature_map), state, floor=feature_map.floor)
+        _write(attended, rows, part)
     return attended, state
 
 

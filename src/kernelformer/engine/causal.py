@@ -51,18 +51,27 @@ def attend_step(q: Features, k: Features, v: Tensor, state: State, *, floor: flo
     """One token after ``state``: O(M · Dv), whatever the length seen. All lengths are 1."""
     batch, heads, _, width = k.values.shape
     rows = q.values.reshape(batch, heads, -1, width)
-    log_scale = torch.zeros_like(state.log_max) if k.log_scale is None else k.log_scale[..., 0]
-    log_max = torch.maximum(state.log_max, log_scale).detach()
-    finite = torch.where(log_max.isinf(), 0.0, log_max)
-    decay, weight = torch.exp(state.log_max - finite), torch.exp(log_scale - finite)
-    key = k.values[..., 0, :] * weight[..., None]
-    kv = state.kv * decay[..., None, None] + key[..., None] * v
-    k_sum = state.k_sum * decay[..., None] + key
-    mass = state.mass * decay + weight
-    out, floored = normalise(rows @ kv, (rows @ k_sum[..., None])[..., 0], mass[..., None], floor)
+    before, key, weight, log_max = _at_new_maximum(k, state)
+    kv = torch.addcmul(before[0], key[..., None], v)
+    k_sum, mass = before[1] + key, before[2] + weight
+    out, floored = normalise(rows @ kv, (rows * k_sum[..., None, :]).sum(-1), mass[..., None], floor)
     shape = q.values.shape[:-1]
     attended = Attended(out.reshape(*shape, v.shape[-1]), floored.reshape(shape))
     return attended, State(kv, k_sum, mass, log_max, state.length + 1)
+
+
+def _at_new_maximum(k: Features, state: State) -> tuple[Sums, Tensor, Tensor | float, Tensor]:
+    """The sums of the state, key [B, H, M] and weight [B, H] of one token, over exp of the maximum with it."""
+    key = k.values[..., 0, :]
+    sums = (state.kv, state.k_sum, state.mass)
+    if k.log_scale is None:
+        # Then the maximum is 0 from the first token on, and the sums before it are 0.
+        return sums, key, 1.0, torch.zeros_like(state.log_max)
+    log_scale = k.log_scale[..., 0]
+    log_max = torch.maximum(state.log_max, log_scale.detach())
+    finite = log_max.masked_fill(log_max == -torch.inf, 0.0)
+    weight = torch.exp(log_scale - finite)
+    return _times(sums, torch.exp(state.log_max - finite)), key * weight[..., None], weight, log_max
 
 
 def attend_pairwise(

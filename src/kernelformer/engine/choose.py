@@ -17,8 +17,6 @@ from kernelformer.traced import is_traced
 
 __all__ = ["Choice", "attend", "choose", "explain"]
 
-ALL = slice(None)
-
 
 class Choice(NamedTuple):
     """``backend`` computes a request, in blocks of ``chunk_size`` tokens, because of ``reason``.
@@ -81,7 +79,7 @@ def attend(
         return train_bidirectional(feature_map, sequence), None
     if backend == "blocks":
         return run_bidirectional(feature_map, sequence, _start(feature_map, sequence))[0], None
-    q, (k, v) = sequence.queries(feature_map, ALL), sequence.keys(feature_map, ALL)
+    q, (k, v) = sequence.queries(feature_map), sequence.keys(feature_map)
     form = attend_quadratic if backend == "quadratic" else attend_bidirectional
     return form(q, k, v, floor=feature_map.floor), None
 
@@ -91,7 +89,7 @@ def _causal(backend: str, feature_map: FeatureMap, sequence: Sequence, state: St
         return train_causal(feature_map, sequence, state)
     if backend == "blocks":
         return run_causal(feature_map, sequence, state)
-    q, (k, v) = sequence.queries(feature_map, ALL), sequence.keys(feature_map, ALL)
+    q, (k, v) = sequence.queries(feature_map), sequence.keys(feature_map)
     form = attend_step if backend == "step" else attend_causal
     return form(q, k, v, state=state, floor=feature_map.floor)
 

@@ -23,7 +23,6 @@ __all__ = ["train_bidirectional", "train_causal"]
 
 Grads = list[Tensor | None]
 WIDTH = len(State._fields)
-ALL = slice(None)
 
 
 def train_bidirectional(feature_map: FeatureMap, sequence: Sequence) -> Attended:
@@ -135,8 +134,8 @@ class _Backward:
             with torch.enable_grad():
                 tokens = self._tokens(rows, (0, 1, 2))
                 state, sums = _leaf_state(state)
-                k, v = tokens.keys(feature_map, ALL)
-                q = tokens.queries(feature_map, ALL)
+                k, v = tokens.keys(feature_map)
+                q = tokens.queries(feature_map)
                 attended, after = attend_causal(q, k, v, floor=feature_map.floor, state=state)
             self._add(rows, tokens, sums, [attended.out, *after[:3]], [d_out[:, :, rows], *self.d_sums])
             self.d_sums = self._found_sums
@@ -147,7 +146,7 @@ class _Backward:
         for rows in blocks(self.sequence.q, feature_map):
             with torch.enable_grad():
                 tokens = self._tokens(rows, (0,))
-                attended = read_state(tokens.queries(feature_map, ALL), state, floor=feature_map.floor)
+                attended = read_state(tokens.queries(feature_map), state, floor=feature_map.floor)
             self._add(rows, tokens, sums, [attended.out], [d_out[:, :, rows]])
             totals = [a + b for a, b in zip(totals, self._found_sums, strict=True)]
         # The sums are linear in what each block adds at the final scale.
@@ -155,7 +154,7 @@ class _Backward:
         for rows in blocks(self.sequence.k, feature_map):
             with torch.enable_grad():
                 tokens = self._tokens(rows, (1, 2))
-                after = fold_keys(*tokens.keys(feature_map, ALL), nothing)
+                after = fold_keys(*tokens.keys(feature_map), nothing)
             self._add(rows, tokens, [], list(after[:3]), totals)
 
     def _tokens(self, rows: slice, needed: tuple[int, ...]) -> Sequence:
@@ -192,7 +191,7 @@ def _differentiable(task: _Task, inputs: Several[Tensor], d_outputs: Several[Ten
     sequence, state = _rebuild(task, inputs)
 
     def run(feature_map: FeatureMap) -> list[Tensor]:
-        q, (k, v) = sequence.queries(feature_map, ALL), sequence.keys(feature_map, ALL)
+        q, (k, v) = sequence.queries(feature_map), sequence.keys(feature_map)
         if not task.is_causal:
             return [attend_bidirectional(q, k, v, floor=feature_map.floor).out]
         attended, after = attend_causal(q, k, v, floor=feature_map.floor, state=state)
