@@ -8,14 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kernelformer.engine import Attended, State, attend_softmax
-from kernelformer.engine.blockwise import Sequence
-from kernelformer.engine.choose import attend
+from kernelformer.engine import Attended, State, attend_softmax, read_state
+from kernelformer.engine.blockwise import Sequence, fold_sequence
+from kernelformer.engine.choose import attend, warn_below_crossover
+from kernelformer.engine.packed import split_packed
 from kernelformer.errors import KernelformerError, ShapeError
 from kernelformer.feature_maps import Softmax
 from kernelformer.features import FeatureMap
 
 __all__ = ["KernelAttention"]
+
+_BELOW_CROSSOVER = ("warn", "exact-kernel", "ignore")
 
 # Its square is still a finite float32.
 _LARGEST_QUERY = 1e18
@@ -31,6 +34,9 @@ class KernelAttention(nn.Module):
     Args:
         feature_map: what the kernel is; its ``num_heads`` is the number of key heads, or of query heads.
         causal: row i sees keys j <= i.
+        below_crossover: at lengths where exact attention is faster than any form of the kernel. "warn" says so once
+            in a process, with the length; "exact-kernel" says nothing. Both take the quadratic form of the same
+            kernel where that is the fastest. "ignore" says nothing and always takes the linear form.
 
     Shape:
         q [B, Hq, N, D], k [B, H, S, D], v [B, H, S, Dv] -> [B, Hq, N, Dv]; Hq a multiple of H.
@@ -53,35 +59,54 @@ class KernelAttention(nn.Module):
 
     _rows: Tensor
 
-    def __init__(self, feature_map: FeatureMap, causal: bool = False) -> None:
+    def __init__(self, feature_map: FeatureMap, causal: bool = False, *, below_crossover: str = "warn") -> None:
         super().__init__()
+        if below_crossover not in _BELOW_CROSSOVER:
+            raise KernelformerError(
+                f"below_crossover must be one of {', '.join(_BELOW_CROSSOVER)}, got {below_crossover!r}"
+            )
+        self.below_crossover = below_crossover
         self.feature_map = feature_map
         self.causal = causal
         self.register_buffer("_rows", torch.zeros(2, dtype=torch.int64), persistent=False)
         self.register_load_state_dict_post_hook(_count_afresh)  # type: ignore[no-untyped-call]
 
     def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None, scale: float | None = None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_mask: Tensor | None = None,
+        scale: float | None = None,
+        *,
+        cu_seqlens: Tensor | None = None,
     ) -> Tensor:
         """Attention over whole sequences.
 
         Args:
             scale: the softmax scale; None is D ** -0.5. It enters through both sides equally.
+            cu_seqlens: offsets [0, N_1, N_1 + N_2, ..., N] of sequences packed one behind the other at batch
+                size 1; each is attended to alone. int32 or int64, empty sequences allowed.
 
         Raises:
             ShapeError: shapes or dtypes do not fit together.
         """
         self._check(q, k, v, key_mask)
+        if cu_seqlens is not None:
+            return self._packed(q, k, v, key_mask, scale, cu_seqlens)
         if isinstance(self.feature_map, Softmax):
             q, v = _without_padding(q, v, key_mask)
             return attend_softmax(q, k, v, causal=self.causal, key_mask=key_mask, scale=scale)
+        if self.below_crossover == "warn":
+            warn_below_crossover(q, k, self.feature_map, causal=self.causal)
         if self.causal:
             return self._causal(q, k, v, None, key_mask, scale)[0]
         with _no_autocast(q.device.type):
             k, v = self._expand(q, k, v)
             q, v = _without_padding(q, v, key_mask)
             sequence = Sequence(q, k, v, key_mask, scale, _positions(q), _positions(k))
-            attended, _ = attend(self.feature_map, sequence, causal=False)
+            linear = self.below_crossover == "ignore"
+            attended, _ = attend(self.feature_map, sequence, causal=False, linear=linear)
             self._count(attended, key_mask)
         return attended.out.to(v.dtype)
 
@@ -112,6 +137,45 @@ class KernelAttention(nn.Module):
         self._check(q, k, v, key_mask)
         return self._causal(q, k, v, state, key_mask, scale)
 
+    def remember(self, k: Tensor, v: Tensor, key_mask: Tensor | None = None, scale: float | None = None) -> State:
+        """Keys and values of cross-attention as a state of fixed size, for :meth:`recall`.
+
+        Shape:
+            k [B, H, S, D], v [B, H, S, Dv]; key_mask bool [B, S].
+
+        Raises:
+            KernelformerError: the attention is causal, or exact softmax.
+            ShapeError: shapes or dtypes do not fit together.
+        """
+        self._check_memory()
+        heads = self.feature_map.num_heads
+        if k.ndim == v.ndim == 4 and heads % k.shape[1] == 0 and k.shape[1] == v.shape[1]:
+            k, v = (x.repeat_interleave(heads // x.shape[1], dim=1) for x in (k, v))
+        self._check(k, k, v, key_mask)
+        with _no_autocast(k.device.type):
+            k, v = _without_padding(k, v, key_mask)
+            return fold_sequence(self.feature_map, Sequence(k, k, v, key_mask, scale, None, _positions(k)))
+
+    def recall(self, q: Tensor, memory: State, scale: float | None = None, *, start: int = 0) -> Tensor:
+        """Cross-attention of the next queries to what :meth:`remember` returned; the cost is free of its length.
+
+        Args:
+            q: [B, Hq, N, D], Hq a multiple of the heads of the memory.
+            start: position of the first query, for maps that depend on positions.
+
+        Raises:
+            KernelformerError: the attention is causal, or exact softmax.
+            ShapeError: q does not fit the memory.
+        """
+        self._check_memory()
+        if q.ndim != 4 or q.shape[0] != memory.kv.shape[0] or q.shape[1] % memory.kv.shape[1]:
+            raise ShapeError(f"q {list(q.shape)} does not fit a memory of shape {list(memory.kv.shape)}")
+        with _no_autocast(q.device.type):
+            features = self.feature_map.map_q(q, scale, _positions(q) + start)
+            attended = read_state(features, memory, floor=self.feature_map.floor)
+            self._count(attended, None)
+        return attended.out.to(q.dtype)
+
     @property
     def floored_share(self) -> float:
         """Share of rows whose denominator met the floor (or underflowed) since the last reset."""
@@ -121,6 +185,27 @@ class KernelAttention(nn.Module):
     def reset_floored(self) -> None:
         """Forget the rows counted so far."""
         self._rows.zero_()
+
+    def _packed(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        key_mask: Tensor | None,
+        scale: float | None,
+        cu_seqlens: Tensor,
+    ) -> Tensor:
+        if key_mask is not None:
+            raise KernelformerError("give key_mask or cu_seqlens, not both: packed sequences have no padding")
+        if q.shape[2] != k.shape[2]:
+            raise ShapeError(f"packed sequences need queries and keys of one length, got {_shapes(q, k, v)}")
+        sequences = zip(*(split_packed(x, cu_seqlens) for x in (q, k, v)), strict=True)
+        outs = [self(*sequence, scale=scale) for sequence in sequences]
+        return torch.cat(outs, dim=2) if outs else v.new_empty(*q.shape[:3], v.shape[-1])
+
+    def _check_memory(self) -> None:
+        if self.causal or isinstance(self.feature_map, Softmax):
+            raise KernelformerError("a memory needs a kernel and causal=False; causal attention has stream")
 
     def _causal(
         self, q: Tensor, k: Tensor, v: Tensor, state: State | None, key_mask: Tensor | None, scale: float | None

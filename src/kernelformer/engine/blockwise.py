@@ -15,10 +15,10 @@ from torch import Tensor
 
 from kernelformer.engine.bidirectional import fold_keys, read_state
 from kernelformer.engine.causal import CHUNK_SIZE, attend_causal
-from kernelformer.engine.state import Attended, State
+from kernelformer.engine.state import Attended, State, empty_state
 from kernelformer.features import FeatureMap, Features
 
-__all__ = ["Sequence", "block_length", "blocks", "run_bidirectional", "run_causal"]
+__all__ = ["Sequence", "block_length", "blocks", "empty_sums", "fold_sequence", "run_bidirectional", "run_causal"]
 
 # Features of a block, over all heads: 1 MiB in float32, about one core's second cache.
 BLOCK_ELEMENTS = 1 << 18
@@ -78,15 +78,29 @@ def run_causal(
     return attended, state
 
 
+def fold_sequence(feature_map: FeatureMap, sequence: Sequence, state: State | None = None) -> State:
+    """The state after all keys and values of the sequence."""
+    state = empty_sums(feature_map, sequence) if state is None else state
+    for rows in blocks(sequence.k, feature_map):
+        state = fold_keys(*sequence.cut(rows).keys(feature_map), state)
+    return state
+
+
 def run_bidirectional(feature_map: FeatureMap, sequence: Sequence, state: State) -> tuple[Attended, State]:
     """Bidirectional attention to the keys in ``state`` and those of the sequence, and the state of all."""
     attended = _empty_output(sequence)
-    for rows in blocks(sequence.k, feature_map):
-        state = fold_keys(*sequence.cut(rows).keys(feature_map), state)
+    state = fold_sequence(feature_map, sequence, state)
     for rows in blocks(sequence.q, feature_map):
         part = read_state(sequence.cut(rows).queries(feature_map), state, floor=feature_map.floor)
         _write(attended, rows, part)
     return attended, state
+
+
+def empty_sums(feature_map: FeatureMap, sequence: Sequence) -> State:
+    """The state before the first token of the sequence."""
+    k, v = sequence.k, sequence.v
+    dtype = torch.float64 if k.dtype == torch.float64 else torch.float32
+    return empty_state(k.shape[0], k.shape[1], feature_map.num_features, v.shape[-1], dtype, v.device)
 
 
 def _empty_output(sequence: Sequence) -> Attended:

@@ -44,7 +44,7 @@ def attend_causal(
         if rows.start < rows.stop:
             part, state = _attend_block(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor, size)
             parts.append(part)
-    return _join(parts, q, v), state
+    return _join(parts, q, k, v), state
 
 
 def attend_step(q: Features, k: Features, v: Tensor, state: State, *, floor: float = 0.0) -> tuple[Attended, State]:
@@ -83,7 +83,7 @@ def attend_pairwise(
         rows = slice(start, min(start + chunk_size, k.values.shape[2]))
         part, state = _attend_chunk(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor)
         parts.append(part)
-    return _join(parts, q, v), state
+    return _join(parts, q, k, v), state
 
 
 def _attend_block(
@@ -181,12 +181,13 @@ def _normalise(rows: Sums, q: Features, floor: float) -> Attended:
     return Attended(out.reshape(*q.values.shape[:3], out.shape[-1]), floored.reshape(q.values.shape[:3]))
 
 
-def _join(parts: list[Attended], q: Features, v: Tensor) -> Attended:
+def _join(parts: list[Attended], q: Features, k: Features, v: Tensor) -> Attended:
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        empty = q.values.sum(-1)
-        return Attended(q.values.new_zeros(*empty.shape, v.shape[-1]), empty.bool())
+        # No row, but a gradient (zero) for whoever asks.
+        row = q.values.sum(-1, keepdim=True) + k.values.sum() + v.sum()
+        return Attended(row.expand(*row.shape[:3], v.shape[-1]), torch.zeros_like(row[..., 0], dtype=torch.bool))
     return Attended(*(torch.cat(tensors, dim=2) for tensors in zip(*parts, strict=True)))
 
 

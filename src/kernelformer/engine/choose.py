@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from kernelformer.engine.bidirectional import attend_bidirectional, attend_quadratic
-from kernelformer.engine.blockwise import Sequence, block_length, run_bidirectional, run_causal
+from kernelformer.engine.blockwise import Sequence, block_length, empty_sums, run_bidirectional, run_causal
 from kernelformer.engine.causal import CHUNK_SIZE, attend_causal, attend_step
-from kernelformer.engine.state import Attended, State, empty_state
+from kernelformer.engine.state import Attended, State
 from kernelformer.engine.training import train_bidirectional, train_causal
 from kernelformer.features import FeatureMap
 from kernelformer.traced import is_traced
 
-__all__ = ["Choice", "attend", "choose", "explain"]
+__all__ = ["Choice", "attend", "choose", "explain", "warn_below_crossover"]
+
+# Length per feature from which (bidirectional, causal) kernels beat scaled_dot_product_attention:
+# python -m kernelformer.bench.engine, float32, D = 64, 2 threads. Other devices have not been measured.
+_CROSSOVER = {"cpu": (3.0, 8.0)}
+_said: set[tuple[bool, int]] = set()
 
 
 class Choice(NamedTuple):
@@ -74,14 +80,29 @@ def attend(
     """Attention in the form that :func:`choose` names; the state after the sequence if causal."""
     backend = choose(feature_map, sequence, causal=causal, state=state, linear=linear).backend
     if causal:
-        return _causal(backend, feature_map, sequence, _start(feature_map, sequence) if state is None else state)
+        return _causal(backend, feature_map, sequence, empty_sums(feature_map, sequence) if state is None else state)
     if backend == "recompute":
         return train_bidirectional(feature_map, sequence), None
     if backend == "blocks":
-        return run_bidirectional(feature_map, sequence, _start(feature_map, sequence))[0], None
+        return run_bidirectional(feature_map, sequence, empty_sums(feature_map, sequence))[0], None
     q, (k, v) = sequence.queries(feature_map), sequence.keys(feature_map)
     form = attend_quadratic if backend == "quadratic" else attend_bidirectional
     return form(q, k, v, floor=feature_map.floor), None
+
+
+def warn_below_crossover(q: Tensor, k: Tensor, feature_map: FeatureMap, *, causal: bool) -> None:
+    """Say once that exact attention is faster at this length, where that has been measured for the device."""
+    if torch.compiler.is_compiling() or q.device.type not in _CROSSOVER:
+        return
+    length = min(q.shape[2], k.shape[2])
+    least = round(_CROSSOVER[q.device.type][causal] * feature_map.num_features)
+    if 1 < length < least and (causal, least) not in _said:
+        _said.add((causal, least))
+        warnings.warn(
+            f"exact attention is faster than a kernel of {feature_map.num_features} features below a length of about "
+            f'{least} on this device, got {length}; KernelAttention(..., below_crossover="exact-kernel") says nothing',
+            stacklevel=4,
+        )
 
 
 def _causal(backend: str, feature_map: FeatureMap, sequence: Sequence, state: State) -> tuple[Attended, State]:
@@ -92,12 +113,6 @@ def _causal(backend: str, feature_map: FeatureMap, sequence: Sequence, state: St
     q, (k, v) = sequence.queries(feature_map), sequence.keys(feature_map)
     form = attend_step if backend == "step" else attend_causal
     return form(q, k, v, state=state, floor=feature_map.floor)
-
-
-def _start(feature_map: FeatureMap, sequence: Sequence) -> State:
-    k, v = sequence.k, sequence.v
-    dtype = torch.float64 if k.dtype == torch.float64 else torch.float32
-    return empty_state(k.shape[0], k.shape[1], feature_map.num_features, v.shape[-1], dtype, v.device)
 
 
 def _needs_grad(feature_map: FeatureMap, sequence: Sequence, state: State | None) -> bool:

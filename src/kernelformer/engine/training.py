@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from kernelformer.engine.bidirectional import attend_bidirectional, fold_keys, read_state
-from kernelformer.engine.blockwise import Sequence, blocks, run_bidirectional, run_causal
+from kernelformer.engine.blockwise import Sequence, blocks, empty_sums, run_bidirectional, run_causal
 from kernelformer.engine.causal import attend_causal
-from kernelformer.engine.state import Attended, State, empty_state
+from kernelformer.engine.state import Attended, State
 from kernelformer.features import FeatureMap
 
 __all__ = ["train_bidirectional", "train_causal"]
@@ -53,12 +53,9 @@ def _tensors(feature_map: FeatureMap) -> list[tuple[str, Tensor]]:
 
 
 def _apply(task: _Task, state: State | None) -> tuple[Tensor, ...]:
-    q, k, v = task.sequence[:3]
-    if state is None:
-        dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
-        state = empty_state(k.shape[0], k.shape[1], task.feature_map.num_features, v.shape[-1], dtype, v.device)
+    state = empty_sums(task.feature_map, task.sequence) if state is None else state
     tensors = [tensor for _, tensor in _tensors(task.feature_map)]
-    outputs: tuple[Tensor, ...] = _Blockwise.apply(task, q, k, v, *state, *tensors)  # type: ignore[no-untyped-call]
+    outputs: tuple[Tensor, ...] = _Blockwise.apply(task, *task.sequence[:3], *state, *tensors)  # type: ignore[no-untyped-call]
     return outputs
 
 
