@@ -98,7 +98,7 @@ class FeatureMap(nn.Module, ABC):
         return self.phi_q(x) if is_query else self.phi(x)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Give every parameter and buffer its start value again; redraw what is drawn."""
+        """Give what is learned its start value again, and redraw what is drawn; ``key_shift``, from data, stays."""
 
     @torch.no_grad()
     def start_from(self, moments: Moments) -> None:

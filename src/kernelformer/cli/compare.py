@@ -32,7 +32,7 @@ def compare(
     finetune: Annotated[str, typer.Option(help="What to train after the kernels: none, kernels, qkv or all.")] = "none",
     distill_steps: Annotated[int, typer.Option(help="Steps of layer-wise distillation.")] = 150,
     finetune_steps: Annotated[int, typer.Option(help="Steps of training the student.")] = 1000,
-    batch_size: Annotated[int, typer.Option(help="Texts a step.")] = 64,
+    batch_size: Annotated[int, typer.Option(help="Texts a step.")] = 32,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Distil every kernel at equal width on one model, and rank them by what they keep of its attention.

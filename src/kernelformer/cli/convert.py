@@ -49,8 +49,8 @@ def convert(
     finetune: Annotated[str, typer.Option(help="What to train after the kernels: none, kernels, qkv or all.")] = "all",
     distill_steps: Annotated[int, typer.Option(help="Steps of layer-wise distillation.")] = 150,
     finetune_steps: Annotated[int, typer.Option(help="Steps of training the student.")] = 1000,
-    batch_size: Annotated[int, typer.Option(help="Texts a step.")] = 64,
-    learning_rate: Annotated[float, typer.Option(help="Peak rate of the model's weights.")] = 5e-4,
+    batch_size: Annotated[int, typer.Option(help="Texts a step.")] = 32,
+    learning_rate: Annotated[float, typer.Option(help="Peak rate of the model's weights.")] = 3e-4,
     kernel_learning_rate: Annotated[
         float | None, typer.Option(help="Peak rate of kernels; the kernel's own if left out.")
     ] = None,

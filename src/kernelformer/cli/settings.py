@@ -38,8 +38,8 @@ class ConvertSettings:
     finetune: str = "all"
     distill_steps: int = 150
     finetune_steps: int = 1000
-    batch_size: int = 64
-    learning_rate: float = 5e-4
+    batch_size: int = 32
+    learning_rate: float = 3e-4
     kernel_learning_rate: float | None = None
     precision: str = "auto"
     seed: int = 0

@@ -93,7 +93,10 @@ def attach(model: PreTrainedModel, record: Mapping[str, Any]) -> None:
             raise KernelformerError(
                 f"kernel {record['kernel']!r} was given options it does not take: {error}"
             ) from error
-        module.kernel = _marked(KernelAttention(feature_map, causal=layer["causal"]))
+        module.kernel = _marked(
+            # A model meets short texts as well; the report says from which length the kernel wins.
+            KernelAttention(feature_map, causal=layer["causal"], below_crossover="exact-kernel")
+        )
         module.kernel.to(_device(module)).train(module.training)
 
 

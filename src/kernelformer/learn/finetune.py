@@ -34,7 +34,8 @@ def finetune(
 ) -> list[tuple[int, float]]:
     """Train ``student`` so that its hidden states match the teacher's, on real tokens.
 
-    The loss is the mean over layers of ‖h_s - h_t‖² / ‖h_t‖², plus the same for the mean-pooled last hidden state.
+    The loss is the sum over layers of ‖h_s - h_t‖² / ‖h_t‖², plus the mean over texts of 1 - cos(p_s, p_t), p the mean
+    over tokens of the last hidden state.
 
     Args:
         student: the converted model, changed in place.
@@ -69,9 +70,9 @@ def finetune(
             mask = target.hidden_states[0].new_ones(target.hidden_states[0].shape[:2])
         # The embeddings come first; they are the same in both, or nearly.
         pairs = list(zip(found.hidden_states[1:], target.hidden_states[1:], strict=True))
-        layers = torch.stack([_relative_error(h, t, mask[..., None]) for h, t in pairs]).mean()
-        pooled, wanted = (_mean_pool(pair, mask) for pair in pairs[-1])
-        return layers + _relative_error(pooled, wanted, mask.new_ones(()))
+        layers = torch.stack([_relative_error(h, t, mask[..., None]) for h, t in pairs]).sum()
+        pooled, wanted = (_mean_pool(hidden, mask) for hidden in pairs[-1])
+        return layers + (1.0 - torch.cosine_similarity(pooled, wanted, dim=-1)).mean()
 
     trained = [parameter for group in groups for parameter in group["params"]]
     with only_trainable(student, trained), checkpoints(folder) as kept:
@@ -107,4 +108,4 @@ def _relative_error(found: Tensor, wanted: Tensor, weight: Tensor) -> Tensor:
 
 
 def _mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
-    return (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp_min(1)
+    return (hidden.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp_min(1)

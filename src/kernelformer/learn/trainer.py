@@ -29,17 +29,17 @@ class Schedule:
         kernel_learning_rate: the peak rate of kernel parameters.
         precision: "float32", "bfloat16" (autocast; kernels stay float32), or "auto": bfloat16 where the machine has
             instructions for it.
-        max_grad_norm: gradients are clipped to it.
+        max_grad_norm: gradients are clipped to it; 0 leaves them.
         save_steps: a checkpoint every so many steps, from which an interrupted run goes on.
     """
 
     steps: int
-    learning_rate: float = 5e-4
+    learning_rate: float = 3e-4
     kernel_learning_rate: float = 1e-2
     warmup: float = 0.05
     betas: tuple[float, float] = (0.9, 0.99)
     precision: str = "auto"
-    max_grad_norm: float = 1.0
+    max_grad_norm: float = 0.0
     save_steps: int = 200
     seed: int = 0
 
