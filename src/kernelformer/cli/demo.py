@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 from pathlib import Path
@@ -53,7 +54,7 @@ def demo(
     if len(names) == len(numbers) == 1:
         execute(settings, overwrite=True, dry_run=dry_run)
     else:
-        rank(settings, names, numbers)
+        rank(dataclasses.replace(settings, measure=False), names, numbers)
 
 
 def _inside(package: str, path: str) -> Path:

@@ -60,7 +60,9 @@ def fit(
     Returns:
         (step, mean loss since the entry before), about 50 of them.
     """
-    optimizer = torch.optim.AdamW(list(parameters), lr=schedule.learning_rate, betas=schedule.betas, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(
+        list(parameters), lr=schedule.learning_rate, betas=schedule.betas, weight_decay=0.0, fused=True
+    )
     trainer = _LossTrainer(
         model=model,
         args=_arguments(schedule, folder),
