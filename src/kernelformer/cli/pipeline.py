@@ -336,7 +336,7 @@ def _record(
     libraries = ("torch", "transformers", "scikit-learn")
     versions = {"kernelformer": __version__, "python": platform.python_version()}
     return {
-        "teacher": settings.model,
+        "teacher": _short(settings.model),
         "student": settings.output,
         "kernel": settings.kernel,
         "num_features": found[0].feature_map.num_features,
@@ -350,7 +350,7 @@ def _record(
         "versions": versions | {name: metadata.version(name) for name in libraries},
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
         "data": {
-            "sources": settings.data,
+            "sources": [_short(source) for source in settings.data],
             "train_texts": len(prepared.train),
             "held_out_texts": len(prepared.test),
             "empty": prepared.corpus.empty,
@@ -366,6 +366,11 @@ def _record(
         "cost": cost,
         "seconds": seconds,
     }
+
+
+def _short(name: str) -> str:
+    """A hub name as it is; of a path the last two parts, which tell as much without telling the machine."""
+    return "/".join(Path(name).resolve().parts[-2:]) if Path(name).exists() else name
 
 
 def _read_teacher(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
