@@ -40,7 +40,7 @@ check: $(VENV)/.dev-stamp ## lint, format, types, layers, generated tables
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/tables.py --check
 
-test: $(VENV)/.dev-stamp ## pytest, doctests of src included (ARGS="-k name" for a part)
+test: $(VENV)/.dev-stamp ## pytest, doctests of src included (ARGS="-k name" for a part, ARGS="-m slow" for the slow ones)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
 
 bench: $(VENV)/.demo-stamp ## time and memory of one attention layer on this machine
