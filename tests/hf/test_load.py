@@ -79,3 +79,15 @@ def test_bfloat16_round_trip(build, inputs, tmp_path):
     loaded = kf.load(tmp_path, dtype=torch.bfloat16)
     with torch.no_grad():
         assert torch.equal(loaded(**inputs).last_hidden_state, model(**inputs).last_hidden_state)
+
+
+def test_a_kernel_of_ones_own_is_imported_only_when_named(build, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from kernelformer.feature_maps import Hedgehog\n\n\nclass Mine(Hedgehog):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    kf.convert(build("bert"), "mine:Mine", 16).save_pretrained(tmp_path / "model")
+    with pytest.raises(kf.KernelformerError, match="own_kernel=None"):
+        kf.load(tmp_path / "model")
+    loaded = kf.load(tmp_path / "model", own_kernel="mine:Mine")
+    assert type(next(iter(kf.hf.kernels(loaded).values())).feature_map).__name__ == "Mine"

@@ -68,6 +68,8 @@ def measure_cost(
         "models": models,
         "models_crossover": crossover(models),
         "teacher_memory": model_memory(teacher_folder, known, seed=seed),
-        "student_memory": model_memory(student_folder, known, seed=seed),
+        "student_memory": model_memory(
+            student_folder, known, own_kernel=student.config.kernelized["kernel"], seed=seed
+        ),
         "seconds": time.perf_counter() - start,
     }

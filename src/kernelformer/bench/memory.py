@@ -48,9 +48,20 @@ def attention_memory(
     return softmax, kernel
 
 
-def model_memory(folder: str | Path, lengths: Sequence[int], *, seed: int = 0, timeout: float = 120.0) -> Memory:
-    """Peak memory of a forward pass of the model in ``folder``, converted or not, on one text."""
-    return _measure({"folder": str(folder)}, lengths, seed, timeout)
+def model_memory(
+    folder: str | Path,
+    lengths: Sequence[int],
+    *,
+    own_kernel: str | None = None,
+    seed: int = 0,
+    timeout: float = 120.0,
+) -> Memory:
+    """Peak memory of a forward pass of the model in ``folder``, converted or not, on one text.
+
+    Args:
+        own_kernel: as for ``kernelformer.load``.
+    """
+    return _measure({"folder": str(folder), "own_kernel": own_kernel}, lengths, seed, timeout)
 
 
 def _measure(request: Mapping[str, Any], lengths: Sequence[int], seed: int, timeout: float) -> Memory:

@@ -66,7 +66,10 @@ def _model(request: Mapping[str, Any]) -> Callable[[int], Call]:
     from kernelformer.hf import load
 
     converted = "kernelized" in AutoConfig.from_pretrained(request["folder"]).to_dict()
-    model = load(request["folder"]) if converted else AutoModel.from_pretrained(request["folder"]).eval()
+    if converted:
+        model = load(request["folder"], own_kernel=request["own_kernel"])
+    else:
+        model = AutoModel.from_pretrained(request["folder"]).eval()
 
     def prepare(length: int) -> Call:
         ids = draw_tokens(model.config.vocab_size, length, request["seed"])

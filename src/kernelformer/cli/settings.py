@@ -61,6 +61,7 @@ class WorkFolder:
     def __init__(self, settings: ConvertSettings, *, overwrite: bool) -> None:
         self.output = Path(settings.output)
         self.path = self.output / ".work"
+        self.own_kernel = settings.kernel if ":" in settings.kernel else None
         wanted = json.loads(json.dumps(asdict(settings)))
         kept = self.path / "settings.json"
         if kept.is_file():
@@ -76,7 +77,9 @@ class WorkFolder:
         """Run a stage that changes ``model`` and returns facts about it; or, if it was done before, read both back."""
         folder = self.path / name
         if folder.is_dir():
-            return load(folder), json.loads((folder / "stage.json").read_text(encoding="utf-8"))
+            return load(folder, own_kernel=self.own_kernel), json.loads(
+                (folder / "stage.json").read_text(encoding="utf-8")
+            )
         facts = run()
         partial = self.path / f"{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)

@@ -22,6 +22,7 @@ def load(
     path: str | Path,
     model_class: type[PreTrainedModel] | None = None,
     *,
+    own_kernel: str | None = None,
     dtype: torch.dtype | None = None,
     device_map: str | None = None,
 ) -> PreTrainedModel:
@@ -30,6 +31,8 @@ def load(
     Args:
         path: a folder, or a hub name, written by ``model.save_pretrained`` after ``kernelformer.convert``.
         model_class: the transformers class to load into; None is the class that was saved.
+        own_kernel: "module:Class", where the model was converted with a kernel of yours. No module that only the
+            folder names is ever imported.
         dtype: of the weights; None is the one that was saved.
 
     Raises:
@@ -45,6 +48,11 @@ def load(
     if record.get("format", 0) > FORMAT:
         raise KernelformerError(
             f"{path} was written in format {record['format']}, this version reads up to {FORMAT}: upgrade kernelformer"
+        )
+    if ":" in str(record.get("kernel")) and record["kernel"] != own_kernel:
+        raise KernelformerError(
+            f"{path} was converted with a kernel that is not kernelformer's, {record['kernel']!r}, got "
+            f"own_kernel={own_kernel!r}: name it, if you trust that module to be imported"
         )
     register()
     plain = _class_of(config) if model_class is None else model_class
