@@ -1,6 +1,6 @@
 """Copies the results of finished runs to docs/results, from which tables and plots of README and docs are printed.
 
-    python scripts/results.py --demo runs/demo --demo-all runs/demo-all --anisotropy runs/reproduce
+python scripts/results.py --demo runs/demo --demo-all runs/demo-all --anisotropy runs/reproduce
 """
 
 from __future__ import annotations

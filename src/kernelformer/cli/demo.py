@@ -24,7 +24,7 @@ def demo(
     ] = "hedgehog",
     num_features: Annotated[int, typer.Option(help="Features M of the kernel.")] = 64,
     distill_steps: Annotated[int, typer.Option(help="Steps of layer-wise distillation.")] = 100,
-    finetune_steps: Annotated[int, typer.Option(help="Steps of training the student.")] = 1000,
+    finetune_steps: Annotated[int, typer.Option(help="Steps of training the student.")] = 800,
     seeds: Annotated[str, typer.Option(help="Of the split, the kernels' draws and the order of texts.")] = "0",
     dry_run: Annotated[bool, typer.Option(help="Check everything, say what would be done, and stop.")] = False,
 ) -> None:
