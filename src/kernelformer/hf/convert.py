@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from kernelformer.attention import KernelAttention
 from kernelformer.errors import KernelformerError, UnsupportedModelError
 from kernelformer.feature_maps import find_feature_map
+from kernelformer.hf.cache import keep_state
 from kernelformer.hf.interface import NAME, register
 from kernelformer.hf.sites import AttentionSite, find_sites
 
@@ -74,12 +75,15 @@ def attach(model: PreTrainedModel, record: Mapping[str, Any]) -> None:
     """Put fresh kernels where ``record``, the content of ``config.kernelized``, says."""
     kind: Any = find_feature_map(record["kernel"])
     base, prefix = model.base_model, f"{model.base_model_prefix}."
+    causal = []
     for index, layer in enumerate(record["layers"]):
         path = layer["module"].removeprefix(prefix)
         try:
             module = base.get_submodule(path)
         except AttributeError as error:
             raise KernelformerError(f"{type(model).__name__} has no attention layer {path!r}: {error}") from error
+        if layer["causal"]:
+            causal.append(module)
         if not layer["converted"]:
             module.kernel = None  # type: ignore[assignment]
             continue
@@ -98,6 +102,8 @@ def attach(model: PreTrainedModel, record: Mapping[str, Any]) -> None:
             KernelAttention(feature_map, causal=layer["causal"], below_crossover="exact-kernel")
         )
         module.kernel.to(_device(module)).train(module.training)
+    for module in causal:
+        keep_state(module)
 
 
 def _marked(kernel: KernelAttention) -> KernelAttention:

@@ -8,7 +8,7 @@ keeps one attention name for a whole model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,10 @@ from transformers.masking_utils import (
 
 from kernelformer.attention import KernelAttention
 from kernelformer.errors import KernelformerError, UnsupportedModelError
+from kernelformer.feature_maps import Softmax
+
+if TYPE_CHECKING:
+    from kernelformer.hf.cache import KernelStateLayer
 
 __all__ = ["NAME", "LayerObjective", "kernel_of", "register", "softmax_attention"]
 
@@ -88,12 +92,14 @@ def kernel_attention_forward(
     scaling: float | None = None,
     is_causal: bool | None = None,
     layer_objective: LayerObjective | None = None,
+    kernel_state: KernelStateLayer | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """What transformers calls in the place of softmax attention.
 
     With ``layer_objective`` the layer returns the softmax output and, as attentions, the value of the objective:
-    one pass through the model then teaches every layer, in memory linear in N.
+    one pass through the model then teaches every layer, in memory linear in N. With ``kernel_state``, the keys and
+    values are those of the new tokens alone, and the state stands for all before them.
 
     Raises:
         KernelformerError: a 4-D mask, a causality that contradicts the conversion, or absent kernels.
@@ -106,10 +112,13 @@ def kernel_attention_forward(
     if attention_mask is not None:
         attention_mask = attention_mask[:, -key.shape[2] :].bool()
     kernel = kernel_of(module)
-    if kernel is None:
+    if kernel is None or (isinstance(kernel.feature_map, Softmax) and query.shape[2] != key.shape[2]):
         return _softmax(module, query, key, value, attention_mask, dropout, scaling, is_causal, kwargs)
     if is_causal is not None and is_causal != kernel.causal:
         raise KernelformerError(f"this layer was converted with causal={kernel.causal}, got is_causal={is_causal}")
+    if kernel_state is not None:
+        out, kernel_state.state = kernel.stream(query, key, value, kernel_state.state, attention_mask, scaling)
+        return out.transpose(1, 2).contiguous(), None
     if layer_objective is None:
         return kernel(query, key, value, attention_mask, scaling).transpose(1, 2).contiguous(), None
     with torch.no_grad():
@@ -141,6 +150,9 @@ def _softmax(
     """Softmax attention by transformers' own SDPA function, its mask made from the padding mask."""
     causal = bool(getattr(module, "is_causal", True)) if is_causal is None else is_causal
     mask = None
+    if key_mask is None and causal and 1 < query.shape[2] < key.shape[2]:
+        # Behind a cache. Without a mask, SDPA would count the rows from the first key on.
+        key_mask = torch.ones(key.shape[0], key.shape[2], dtype=torch.bool, device=key.device)
     if key_mask is not None:
         mask = key_mask[:, None, None, :].expand(-1, 1, query.shape[2], -1)
         if causal and query.shape[2] > 1:
