@@ -86,7 +86,7 @@ def ranking_table(rows: Sequence[Ranked]) -> Table:
     table = Table(box=None, header_style="bold")
     columns = _columns(rows)
     for name in columns:
-        table.add_column(name, justify="left" if name == "kernel" else "right")
+        table.add_column(name, justify="left" if name == "kernel" else "right", no_wrap=name == "kernel")
     for cells in zip(*columns.values(), strict=True):
         table.add_row(*cells)
     return table
