@@ -15,6 +15,7 @@ from kernelformer.features import FeatureMap, Features, ProjectedFeatureMap
 if TYPE_CHECKING:
     from kernelformer.hf import convert, load
     from kernelformer.learn import distill
+    from kernelformer.learn.classifier import KernelClassifier
 
 __version__ = "0.1.0"
 
@@ -24,6 +25,7 @@ __all__ = [
     "FeatureMap",
     "Features",
     "KernelAttention",
+    "KernelClassifier",
     "KernelformerError",
     "ProjectedFeatureMap",
     "ShapeError",
@@ -37,8 +39,13 @@ __all__ = [
     "testing",
 ]
 
-# These need transformers, and are imported when they are first asked for.
-_HOMES = {"convert": "kernelformer.hf", "distill": "kernelformer.learn", "load": "kernelformer.hf"}
+# These need transformers or scikit-learn, and are imported when they are first asked for.
+_HOMES = {
+    "KernelClassifier": "kernelformer.learn.classifier",
+    "convert": "kernelformer.hf",
+    "distill": "kernelformer.learn",
+    "load": "kernelformer.hf",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -47,6 +54,7 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
+        extra = "demo" if name == "KernelClassifier" else "hf"
         raise ModuleNotFoundError(
-            f"kernelformer.{name} needs {error.name}: pip install 'kernelformer[hf]'", name=error.name
+            f"kernelformer.{name} needs {error.name}: pip install 'kernelformer[{extra}]'", name=error.name
         ) from error
