@@ -59,11 +59,13 @@ def test_import_needs_torch_alone() -> None:
     assert done.stdout.split() == [kernelformer.__version__]
 
 
-@pytest.mark.parametrize("name", ["convert", "distill", "load"])
-def test_what_needs_transformers_says_so(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "extra"), [("KernelClassifier", "demo"), ("convert", "hf"), ("distill", "hf"), ("load", "hf")]
+)
+def test_what_needs_more_than_torch_says_so(name: str, extra: str) -> None:
     done = without(REFUSED, f"kernelformer.{name}")
     assert f"kernelformer.{name} needs" in done.stderr
-    assert "pip install 'kernelformer[hf]'" in done.stderr
+    assert f"pip install 'kernelformer[{extra}]'" in done.stderr
 
 
 def test_public_names_exist() -> None:

@@ -70,28 +70,29 @@ def test_a_step_is_what_it_says():
 
 @pytest.mark.parametrize("exponent", [-1.0, 0.0, 1.0])
 def test_repulsion_keeps_the_smallest_distance_above_that_without(exponent):
-    """Alignment alone draws particles together at its maxima."""
+    """Alignment alone draws particles together at its maxima. (Attraction of that strength ends below 0.01.)"""
     found = []
     for weight in (0.0, 0.05):
-        dynamics = Dynamics(0.5, repulsion=Riesz(exponent), repulsion_weight=weight, domain=Ball(4.0), max_drift=1.0)
+        dynamics = Dynamics(0.05, repulsion=Riesz(exponent), repulsion_weight=weight, domain=Ball(4.0), max_drift=1.0)
         langevin = Langevin(drawn(16, 3), alignment().drift, dynamics, seeded())
-        langevin.run(200)
+        langevin.run(600)
         found.append(smallest_distance(langevin.particles))
-    assert found[1] > 3 * found[0]
+    assert found[0] < 1e-6
+    assert found[1] > 0.01
 
 
 def test_energy_falls_at_every_step_without_noise():
     """At infinite β the free energy is the energy; the step is small enough for gradient descent."""
     field, riesz = alignment(), Riesz(0.0, softening=0.1)
-    dynamics = Dynamics(0.05, repulsion=riesz, repulsion_weight=0.1)
+    dynamics = Dynamics(0.05, repulsion=riesz, repulsion_weight=1.0)
     langevin = Langevin(drawn(16, 3), field.drift, dynamics, seeded())
     energies = []
     for _ in range(60):
-        energies.append(field.potential(langevin.particles).mean() + 0.1 * riesz.energy(langevin.particles))
+        energies.append(field.potential(langevin.particles).mean() + riesz.energy(langevin.particles))
         langevin.step()
     falls = torch.stack(energies).diff()
     assert (falls < 0).all()
-    assert falls.sum() < -0.05
+    assert falls.sum() < -0.15
 
 
 def entropy(particles, window=20):
