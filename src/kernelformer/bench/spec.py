@@ -54,7 +54,9 @@ class AttentionSpec:
             options["num_features"] = self.num_features
         generator = torch.Generator(device="cpu").manual_seed(seed)
         kind: Callable[..., FeatureMap] = find_feature_map(self.kernel)
-        return KernelAttention(kind(self.head_dim, self.num_heads, generator=generator, **options), below_crossover="exact-kernel")
+        return KernelAttention(
+            kind(self.head_dim, self.num_heads, generator=generator, **options), below_crossover="exact-kernel"
+        )
 
 
 def draw_qkv(spec: AttentionSpec, length: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
