@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, SequentialSampler
+from tqdm import tqdm
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -128,9 +129,9 @@ class _Bar(ProgressCallback):
         self.label = label
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        super().on_train_begin(args, state, control, **kwargs)  # type: ignore[no-untyped-call]
-        if self.training_bar is not None:
-            self.training_bar.set_description(self.label)
+        # tqdm itself: transformers' own is silent wherever its progress bars are turned off.
+        self.training_bar = tqdm(total=state.max_steps, desc=self.label, dynamic_ncols=True, leave=False)
+        self.current_step = 0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if self.training_bar is not None and logs and "loss" in logs:
