@@ -130,7 +130,8 @@ class _Bar(ProgressCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # tqdm itself: transformers' own is silent wherever its progress bars are turned off.
-        self.training_bar = tqdm(total=state.max_steps, desc=self.label, dynamic_ncols=True, leave=False)
+        bar: Any = tqdm(total=state.max_steps, desc=self.label, dynamic_ncols=True, leave=False)
+        self.training_bar = bar
         self.current_step = 0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
