@@ -35,3 +35,8 @@ def test_list_names_every_kernel(kernelformer, capsys):
     assert kernelformer("list", "--json") == 0
     names = [row["name"] for row in json.loads(capsys.readouterr().out)]
     assert "flexformer_n" in names
+
+
+def test_list_shows_brackets_of_formulas(kernelformer, capsys):
+    assert kernelformer("list") == 0
+    assert "[max(x_i, 0) cos(t_i)" in " ".join(capsys.readouterr().out.split())

@@ -14,6 +14,7 @@ __all__ = ["list_kernels"]
 def list_kernels(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Name every kernel, with the first line of what it is."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from kernelformer.feature_maps import FEATURE_MAPS
@@ -26,5 +27,5 @@ def list_kernels(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
         return
     table = Table("kernel", "sign", "feature map", box=None, header_style="bold")
     for name, positive, summary in rows:
-        table.add_row(name, "positive" if positive else "signed", summary)
+        table.add_row(name, "positive" if positive else "signed", escape(summary))
     Console(highlight=False).print(table)
