@@ -7,6 +7,7 @@ log f, which neither overflows nor vanishes however far the projections lie from
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,13 +23,13 @@ class CoulombFeatureMap(ProjectedFeatureMap):
     """phi_r(x) = f(omega_r·x / temperature) / Σ_s f(omega_s·x / temperature), f > 0 given by its logarithm.
 
     The paper's features sum to sqrt(M), a constant factor that cancels. omega starts at independent N(0, I),
-    or at orthonormal blocks. Authors write ``log_feature``
-    and call ``reset_parameters`` at the end of ``__init__``.
+    or at orthonormal blocks of D columns where the class says ``is_orthonormal``. Authors write ``log_feature``.
 
     Args:
+        num_features: M, any number.
         temperature: divides the projections, positive.
         trainable: omega is learned if True, frozen if False; the Coulomb method moves either.
-        orthonormal: start at orthonormal blocks of D columns.
+        generator: draws the start of omega; None is a fresh generator of seed 0.
 
     Shape:
         [B, H, N, D] -> values [B, H, N, M], in [0, 1], no log_scale.
@@ -38,29 +39,33 @@ class CoulombFeatureMap(ProjectedFeatureMap):
     """
 
     is_positive = True
+    is_orthonormal: ClassVar[bool] = False
 
     def __init__(
         self,
         head_dim: int,
         num_heads: int,
-        num_features: int,
+        num_features: int = 64,
         *,
-        temperature: float,
-        trainable: bool,
-        orthonormal: bool,
+        temperature: float = 1.0,
+        trainable: bool = True,
+        generator: torch.Generator | None = None,
     ) -> None:
         check_positive("temperature", temperature)
         super().__init__(head_dim, num_heads, num_features, num_projections=num_features, trainable=trainable)
         self.temperature = temperature
-        self.orthonormal = orthonormal
+        self._draw(generator)
 
     @abstractmethod
     def log_feature(self, z: Tensor) -> Tensor:
         """log f(z), coordinate by coordinate, z [B, H, N, M]."""
 
-    @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        if self.orthonormal:
+        self._draw(generator)
+
+    @torch.no_grad()
+    def _draw(self, generator: torch.Generator | None) -> None:
+        if self.is_orthonormal:
             drawn = orthogonal_gaussian(self.num_heads, self.head_dim, self.num_features, generator)
             drawn = drawn / drawn.norm(dim=1, keepdim=True)
         else:

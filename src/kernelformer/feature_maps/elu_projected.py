@@ -47,14 +47,13 @@ class EluProjected(CoulombFeatureMap):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(
-            head_dim, num_heads, num_features, temperature=temperature, trainable=trainable, orthonormal=False
+            head_dim, num_heads, num_features, temperature=temperature, trainable=trainable, generator=generator
         )
-        bias = torch.empty(num_heads, 1, num_features)
+        bias = torch.zeros(num_heads, 1, num_features)
         if trainable:
             self.bias: Tensor = nn.Parameter(bias)
         else:
             self.register_buffer("bias", bias)
-        self.reset_parameters(generator)
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:

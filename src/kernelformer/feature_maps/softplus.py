@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from kernelformer.feature_maps.coulomb import CoulombFeatureMap, log_softplus
@@ -35,21 +34,6 @@ class Softplus(CoulombFeatureMap):
         >>> Softplus(head_dim=4, num_heads=1, num_features=2).phi(torch.zeros(1, 1, 1, 4)).values.tolist()
         [[[[0.5, 0.5]]]]
     """
-
-    def __init__(
-        self,
-        head_dim: int,
-        num_heads: int,
-        num_features: int = 64,
-        *,
-        temperature: float = 1.0,
-        trainable: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(
-            head_dim, num_heads, num_features, temperature=temperature, trainable=trainable, orthonormal=False
-        )
-        self.reset_parameters(generator)
 
     def log_feature(self, z: Tensor) -> Tensor:
         return log_softplus(z)
