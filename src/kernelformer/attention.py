@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from kernelformer.errors import KernelformerError, ShapeError
 from kernelformer.feature_maps import Softmax
 from kernelformer.features import FeatureMap
 
-__all__ = ["KernelAttention"]
+__all__ = ["KernelAttention", "LayerCall"]
 
 _BELOW_CROSSOVER = ("warn", "exact-kernel", "ignore")
 
@@ -271,6 +271,22 @@ def _no_autocast(device_type: str) -> contextlib.AbstractContextManager[Any]:
     if torch.is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return contextlib.nullcontext()
+
+
+class LayerCall(NamedTuple):
+    """One call of a model's attention layer: what kernel attention is given, and what softmax makes of it.
+
+    Shape:
+        q, k, v, key_mask as ``KernelAttention`` takes them; softmax [B, Hq, N, Dv].
+    """
+
+    kernel: KernelAttention
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    key_mask: Tensor | None
+    scale: float | None
+    softmax: Tensor
 
 
 def _count_afresh(attention: nn.Module, _: object) -> None:

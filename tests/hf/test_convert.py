@@ -127,10 +127,10 @@ def test_sites_say_where_and_how_wide(build):
 def test_layer_objective_hands_on_softmax_and_returns_its_value(build, inputs):
     model = kf.convert(build("bert"), "hedgehog", 16)
 
-    def objective(kernel, q, k, v, key_mask, scale, softmax):
-        assert softmax.shape == (2, 4, 12, 8)
-        assert key_mask.shape == (2, 12)
-        return (kernel(q, k, v, key_mask, scale) - softmax).square().mean()
+    def objective(call):
+        assert call.softmax.shape == (2, 4, 12, 8)
+        assert call.key_mask.shape == (2, 12)
+        return (call.kernel(call.q, call.k, call.v, call.key_mask, call.scale) - call.softmax).square().mean()
 
     outputs = model(**inputs, layer_objective=objective, output_attentions=True)
     real = inputs["attention_mask"].bool()

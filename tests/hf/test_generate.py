@@ -297,8 +297,9 @@ def test_no_graph_where_no_gradient_is_needed(ids):
 def test_a_layer_objective_leaves_the_cache_to_softmax(ids):
     model = _model()
 
-    def objective(kernel, q, k, v, key_mask, scale, softmax):
-        return (kernel(q, k, v, key_mask, scale).detach() - softmax).square().mean()
+    def objective(call):
+        out = call.kernel(call.q, call.k, call.v, call.key_mask, call.scale)
+        return (out.detach() - call.softmax).square().mean()
 
     outputs = model(ids, layer_objective=objective, output_attentions=True)
     torch.testing.assert_close(outputs.logits, _logits(_plain("llama"), ids), rtol=1e-5, atol=1e-5)

@@ -20,7 +20,7 @@ from transformers.masking_utils import (
     causal_mask_function,
 )
 
-from kernelformer.attention import KernelAttention
+from kernelformer.attention import KernelAttention, LayerCall
 from kernelformer.errors import KernelformerError, UnsupportedModelError
 from kernelformer.feature_maps import Softmax
 
@@ -32,8 +32,8 @@ __all__ = ["NAME", "LayerObjective", "kernel_of", "register", "softmax_attention
 NAME = "kernelformer"
 """The attention implementation's name. It must not contain "sdpa" or "flash": transformers tests substrings."""
 
-LayerObjective = Callable[[KernelAttention, Tensor, Tensor, Tensor, Tensor | None, float | None, Tensor], Tensor]
-"""(kernel, q, k, v, key_mask, scale, softmax output [B, H, N, Dv]) -> what the layer returns as its attentions."""
+LayerObjective = Callable[[LayerCall], Tensor]
+"""What was called -> what the layer returns as its attentions."""
 
 _ABSENT = object()
 
@@ -123,8 +123,8 @@ def kernel_attention_forward(
         return kernel(query, key, value, attention_mask, scaling).transpose(1, 2).contiguous(), None
     with torch.no_grad():
         softmax, _ = _softmax(module, query, key, value, attention_mask, 0.0, scaling, is_causal, kwargs)
-    objective = layer_objective(kernel, query, key, value, attention_mask, scaling, softmax.transpose(1, 2))
-    return softmax, objective
+    call = LayerCall(kernel, query, key, value, attention_mask, scaling, softmax.transpose(1, 2))
+    return softmax, layer_objective(call)
 
 
 def softmax_attention(

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from kernelformer.attention import KernelAttention
+from kernelformer.attention import KernelAttention, LayerCall
 from kernelformer.errors import KernelformerError
 from kernelformer.learn.objectives import OutputError, squared_errors
 from kernelformer.learn.trainer import Batch, Schedule, fit
@@ -23,7 +23,7 @@ def distill(
     batches: Sequence[Mapping[str, Tensor]],
     schedule: Schedule | None = None,
     *,
-    objective: Callable[..., Tensor] | None = None,
+    objective: Callable[[LayerCall], Tensor] | None = None,
     folder: str | Path | None = None,
 ) -> list[tuple[int, float]]:
     """Train the kernels of a converted model, and nothing else, to give what softmax attention gives.

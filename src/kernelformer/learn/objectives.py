@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from kernelformer.attention import KernelAttention
+from kernelformer.attention import KernelAttention, LayerCall
 from kernelformer.errors import KernelformerError
 from kernelformer.features import Moments
 
@@ -20,17 +20,8 @@ __all__ = ["MomentSums", "OutputError", "WeightCrossEntropy", "squared_errors"]
 class OutputError:
     """‖kernel output - softmax output‖² / ‖softmax output‖² over the real tokens of a batch; memory linear in N."""
 
-    def __call__(
-        self,
-        kernel: KernelAttention,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        key_mask: Tensor | None,
-        scale: float | None,
-        softmax: Tensor,
-    ) -> Tensor:
-        sums = squared_errors(kernel, q, k, v, key_mask, scale, softmax)
+    def __call__(self, call: LayerCall) -> Tensor:
+        sums = squared_errors(call)
         return sums[0] / sums[1]
 
 
@@ -48,24 +39,16 @@ class WeightCrossEntropy:
         self.rows = rows
         self.least = least
 
-    def __call__(
-        self,
-        kernel: KernelAttention,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        key_mask: Tensor | None,
-        scale: float | None,
-        softmax: Tensor,
-    ) -> Tensor:
-        if kernel.causal:
+    def __call__(self, call: LayerCall) -> Tensor:
+        if call.kernel.causal:
             raise KernelformerError("the cross-entropy of weights is for bidirectional attention: use OutputError")
+        q, key_mask = call.q, call.key_mask
         total = q.new_zeros((), dtype=torch.float32)
         for start in range(0, q.shape[2], self.rows):
             rows = slice(start, start + self.rows)
             real = None if key_mask is None else key_mask[:, rows]
             total = total + checkpoint(
-                self._block, kernel, q[:, :, rows], k, key_mask, scale, real, use_reentrant=False
+                self._block, call.kernel, q[:, :, rows], call.k, key_mask, call.scale, real, use_reentrant=False
             )
         count = q.shape[0] * q.shape[2] if key_mask is None else key_mask.sum()
         return total / (count * q.shape[1])
@@ -95,25 +78,17 @@ class MomentSums:
     def __init__(self) -> None:
         self._sums: dict[KernelAttention, list[Tensor]] = {}
 
-    def __call__(
-        self,
-        kernel: KernelAttention,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        key_mask: Tensor | None,
-        scale: float | None,
-        softmax: Tensor,
-    ) -> Tensor:
-        root = (q.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
+    def __call__(self, call: LayerCall) -> Tensor:
+        kernel = call.kernel
+        root = (call.q.shape[-1] ** -0.5 if call.scale is None else call.scale) ** 0.5
         parts = []
-        for x in (q, k):
-            tokens = _tokens(x * root, key_mask, kernel.feature_map.num_heads)
+        for x in (call.q, call.k):
+            tokens = _tokens(x * root, call.key_mask, kernel.feature_map.num_heads)
             parts += [tokens.sum(1), tokens.transpose(-1, -2) @ tokens, tokens.new_tensor(tokens.shape[1])]
         if kernel in self._sums:
             parts = [before + part for before, part in zip(self._sums[kernel], parts, strict=True)]
         self._sums[kernel] = parts
-        return q.new_zeros(())
+        return call.q.new_zeros(())
 
     def moments(self) -> dict[KernelAttention, Moments]:
         """The means, per layer."""
@@ -124,20 +99,12 @@ class MomentSums:
         return found
 
 
-def squared_errors(
-    kernel: KernelAttention,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    key_mask: Tensor | None,
-    scale: float | None,
-    softmax: Tensor,
-) -> Tensor:
+def squared_errors(call: LayerCall) -> Tensor:
     """[2]: Σ ‖kernel output - softmax output‖² and Σ ‖softmax output‖² over real tokens, in float32."""
-    difference = (kernel(q, k, v, key_mask, scale).float() - softmax.float()).square().sum((1, 3))
-    size = softmax.float().square().sum((1, 3))
-    if key_mask is not None:
-        difference, size = difference.masked_fill(~key_mask, 0.0), size.masked_fill(~key_mask, 0.0)
+    out, wanted = call.kernel(call.q, call.k, call.v, call.key_mask, call.scale).float(), call.softmax.float()
+    difference, size = (out - wanted).square().sum((1, 3)), wanted.square().sum((1, 3))
+    if call.key_mask is not None:
+        difference, size = difference.masked_fill(~call.key_mask, 0.0), size.masked_fill(~call.key_mask, 0.0)
     return torch.stack([difference.sum(), size.sum()])
 
 
