@@ -1,6 +1,6 @@
 """Copies the results of finished runs to docs/results, from which tables and plots of README and docs are printed.
 
-python scripts/results.py --demo runs/demo --demo-all runs/demo-all --anisotropy runs/reproduce
+python scripts/results.py --demo runs/demo --demo-all runs/demo-all --reproduce runs/reproduce
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from kernelformer.bench.plots import plot_scaling, standalone
+from kernelformer.cli.claims import CLAIMS
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 
@@ -24,10 +25,18 @@ def copy_demo(run: Path) -> None:
     (RESULTS / "time.svg").write_text(standalone(plot), encoding="utf-8")
 
 
+def copy_claims(run: Path) -> None:
+    """Records and plots of the claims that `kernelformer reproduce` finished there."""
+    for name in CLAIMS:
+        for path in [run / f"{name}.json", *run.glob(f"{name}-*.svg")]:
+            if path.is_file():
+                shutil.copyfile(path, RESULTS / path.name)
+
+
 def main() -> None:
     """Copy what is named."""
     parser = argparse.ArgumentParser(description="Copy the results of finished runs to docs/results.")
-    for name in ("demo", "demo-all", "anisotropy"):
+    for name in ("demo", "demo-all", "reproduce"):
         parser.add_argument(f"--{name}", type=Path, help="the folder of the run")
     given = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
@@ -35,9 +44,8 @@ def main() -> None:
         copy_demo(given.demo)
     if given.demo_all is not None:
         shutil.copyfile(given.demo_all / "compare.json", RESULTS / "demo-all.json")
-    if given.anisotropy is not None:
-        for path in given.anisotropy.glob("anisotropy*"):
-            shutil.copyfile(path, RESULTS / path.name)
+    if given.reproduce is not None:
+        copy_claims(given.reproduce)
 
 
 if __name__ == "__main__":

@@ -60,12 +60,25 @@ def test_import_needs_torch_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "extra"), [("KernelClassifier", "demo"), ("convert", "hf"), ("distill", "hf"), ("load", "hf")]
+    ("name", "extra"), [("KernelClassifier", "classifier"), ("convert", "hf"), ("distill", "hf"), ("load", "hf")]
 )
 def test_what_needs_more_than_torch_says_so(name: str, extra: str) -> None:
     done = without(REFUSED, f"kernelformer.{name}")
     assert f"kernelformer.{name} needs" in done.stderr
     assert f"pip install 'kernelformer[{extra}]'" in done.stderr
+
+
+def test_particles_need_torch_alone() -> None:
+    done = without(REFUSED, "from kernelformer.learn import FourierAlignment, Langevin, Riesz; print('done')")
+    assert done.stdout.endswith("done\n"), done.stderr
+
+
+def test_the_classifier_needs_scikit_learn_and_not_transformers() -> None:
+    pytest.importorskip("sklearn")
+    refused = ["accelerate", "datasets", "huggingface_hub", "safetensors", "tokenizers", "tqdm", "transformers"]
+    fitted = "kernelformer.KernelClassifier(8, max_steps=1).fit([[0.0], [1.0], [2.0]], [0, 1, 0]).predict([[0.0]])"
+    done = without(refused, f"print(len({fitted}))")
+    assert done.stdout.endswith("\n1\n"), done.stderr
 
 
 def test_public_names_exist() -> None:

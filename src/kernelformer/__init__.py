@@ -54,7 +54,7 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
-        extra = "demo" if name == "KernelClassifier" else "hf"
+        extra = "classifier" if name == "KernelClassifier" else "hf"
         raise ModuleNotFoundError(
             f"kernelformer.{name} needs {error.name}: pip install 'kernelformer[{extra}]'", name=error.name
         ) from error

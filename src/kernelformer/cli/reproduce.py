@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from kernelformer.cli.claims import CLAIMS, Claim, Run
 from kernelformer.errors import KernelformerError
 
 __all__ = ["reproduce"]
@@ -16,40 +17,38 @@ __all__ = ["reproduce"]
 def reproduce(
     claim: Annotated[str | None, typer.Argument(metavar="CLAIM", help="A claim's name; none lists them.")] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")] = "runs/reproduce",
-    seeds: Annotated[int, typer.Option(help="Repetitions.")] = 16,
+    seeds: Annotated[int | None, typer.Option(help="Repetitions; each claim has its own default.")] = None,
+    scale: Annotated[str | None, typer.Option(help="Size of the study, where a claim has several.")] = None,
 ) -> None:
-    """Measure a paper's claim here: a table on stdout, JSON and plots in OUTPUT/CLAIM.*."""
+    """Measure a paper's claim here: a table on stdout, JSON and plots in OUTPUT/CLAIM*."""
     if claim is None:
-        for name, (summary, _) in CLAIMS.items():
-            print(f"{name}: {summary}")
+        for name, known in CLAIMS.items():
+            print(f"{name}: {known.summary}")
         return
     if claim not in CLAIMS:
         raise KernelformerError(f"no claim {claim!r}; there are: {', '.join(CLAIMS)}")
+    chosen = CLAIMS[claim]
+    run = Run(
+        name=claim,
+        folder=Path(output),
+        seeds=_seeds(chosen, seeds),
+        scale=_scale(claim, chosen, scale),
+        say=Console(stderr=True, highlight=False, markup=False).print,
+    )
+    run.folder.mkdir(parents=True, exist_ok=True)
+    chosen.measure(run)
+
+
+def _seeds(claim: Claim, given: int | None) -> int:
+    seeds = claim.seeds if given is None else given
     if seeds < 2:
         raise KernelformerError(f"--seeds must be at least 2, for a spread; got {seeds}")
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
-    CLAIMS[claim][1](folder, seeds)
+    return seeds
 
 
-def _anisotropy(folder: Path, seeds: int) -> None:
-    from rich.console import Console
-
-    from kernelformer.bench.anisotropy import WIDTHS, anisotropy_markdown, anisotropy_plots, measure_anisotropy
-    from kernelformer.cli.settings import write_json
-
-    rows = measure_anisotropy(seeds, say=Console(stderr=True, highlight=False).print)
-    write_json(folder / "anisotropy.json", rows)
-    for name, plot in anisotropy_plots(rows).items():
-        (folder / f"anisotropy-{name}.svg").write_text(plot, encoding="utf-8")
-    for width in WIDTHS:
-        print(f"\n{width} features\n\n{anisotropy_markdown(rows, width)}")
-
-
-CLAIMS: dict[str, tuple[str, Callable[[Path, int], None]]] = {
-    "anisotropy": (
-        "DARKFormer: random features suffer from anisotropic inputs, and sampling that knows the covariance does not",
-        _anisotropy,
-    ),
-}
-"""Name -> (the claim, what measures it)."""
+def _scale(name: str, claim: Claim, given: str | None) -> str:
+    if given is None:
+        return claim.scales[0]
+    if given not in claim.scales:
+        raise KernelformerError(f"{name} has no scale {given!r}; there are: {', '.join(claim.scales)}")
+    return given

@@ -1,0 +1,75 @@
+"""The claims of papers that ``kernelformer reproduce`` measures: one entry each in ``CLAIMS``.
+
+To add one: a function of a ``Run`` that imports its study from ``bench`` inside, prints Markdown tables and writes
+files that begin with ``run.name``; an entry in ``CLAIMS``; a region in docs/papers.md and its table in
+scripts/tables.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["CLAIMS", "Claim", "Run"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is asked of a claim's study.
+
+    Attributes:
+        name: of the claim; its files are ``folder / f"{name}.json"`` and ``folder / f"{name}-PLOT.svg"``.
+        folder: exists.
+        seeds: repetitions, at least 2.
+        scale: one of the claim's.
+        say: prints a line of progress to stderr.
+    """
+
+    name: str
+    folder: Path
+    seeds: int
+    scale: str
+    say: Callable[[str], None]
+
+    def write_plots(self, plots: dict[str, str]) -> None:
+        """SVG texts, by the name each has after that of the claim."""
+        for plot, text in plots.items():
+            (self.folder / f"{self.name}-{plot}.svg").write_text(text, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, and the study that measures it.
+
+    Attributes:
+        summary: the paper, and what it says.
+        seeds: repetitions unless told otherwise.
+        measure: runs the study.
+        scales: names of its sizes, the default first.
+    """
+
+    summary: str
+    seeds: int
+    measure: Callable[[Run], None]
+    scales: tuple[str, ...] = ("full",)
+
+
+def _anisotropy(run: Run) -> None:
+    from kernelformer.bench.anisotropy import WIDTHS, anisotropy_markdown, anisotropy_plots, measure_anisotropy
+    from kernelformer.cli.settings import write_json
+
+    rows = measure_anisotropy(run.seeds, say=run.say)
+    write_json(run.folder / "anisotropy.json", rows)
+    run.write_plots(anisotropy_plots(rows))
+    for width in WIDTHS:
+        print(f"\n{width} features\n\n{anisotropy_markdown(rows, width)}")
+
+
+CLAIMS: dict[str, Claim] = {
+    "anisotropy": Claim(
+        "DARKFormer: random features suffer from anisotropic inputs, and sampling that knows the covariance does not",
+        seeds=16,
+        measure=_anisotropy,
+    ),
+}
