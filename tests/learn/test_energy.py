@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import kernelformer as kf
 from kernelformer.learn.energy import (
@@ -119,6 +120,26 @@ def test_blocks_do_not_show_and_repulsion_repels(exponent):
     torch.testing.assert_close(blocks.potential(particles), whole.potential(particles))
     pair = torch.tensor([[0.0, 1.0], [0.0, -1.0]])
     assert whole.drift(pair)[0, 1] > 0 > whole.drift(pair)[1, 1]
+
+
+class Largest(TorchDispatchMode):
+    """Numbers of the largest tensor that any operation returned."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        if isinstance(found, torch.Tensor):
+            self.numbers = max(self.numbers, found.numel())
+        return found
+
+
+@pytest.mark.parametrize("count", [64, 256])
+def test_memory_of_forces_is_linear_in_the_number_of_particles(count):
+    """A block of 8 particles against all, in 4 dimensions, and never all against all."""
+    with Largest() as largest:
+        Riesz(1.0, block=8).drift(drawn(count, 4))
+    assert largest.numbers == 8 * count * 4
 
 
 def test_coulomb():
