@@ -43,7 +43,7 @@ def kernel_row(name: str) -> list[str]:
         "positive" if feature_map.is_positive else "signed",
         f"{feature_map.num_features:,}, fixed" if is_fixed else width_rule(docstring),
         f"{sum(parameter.numel() for parameter in feature_map.parameters()):,}",
-        "yes" if is_causal(feature_map) else "no",
+        ("only" if feature_map.is_gated else "yes") if is_causal(feature_map) else "no",
     ]
 
 

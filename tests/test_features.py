@@ -97,7 +97,7 @@ def test_the_feature_map_never_sees_padding(identity):
     x = torch.full((1, 2, 3, 4), math.nan)
     x[:, :, 0] = 1.0
     mask = torch.tensor([[True, False, False]])
-    values, log_scale = identity.map_k(x, 1.0, mask)
+    values, log_scale, _ = identity.map_k(x, 1.0, mask)
     assert values.isfinite().all()
     assert log_scale.tolist() == [[[0.0, -math.inf, -math.inf]] * 2]
 
@@ -108,7 +108,7 @@ def test_positions_follow_grouped_queries():
             assert positions.shape == x.shape[2:3]
             return kf.Features(positions[:, None].expand_as(x).to(x.dtype))
 
-    values, _ = Positions(4, 2, 4).map_q(zeros(1, 6, 3, 4), positions=torch.arange(5, 8))
+    values, *_ = Positions(4, 2, 4).map_q(zeros(1, 6, 3, 4), positions=torch.arange(5, 8))
     assert values[..., 0].unique(dim=1).tolist() == [[[5.0, 6.0, 7.0]]]
 
 

@@ -42,41 +42,41 @@ class SignedWithoutFloor(Sound):
 
 class Wider(Sound):
     def phi(self, x):
-        values, log_scale = super().phi(x)
+        values, log_scale, _ = super().phi(x)
         return kf.Features(torch.cat([values, values], dim=-1), log_scale)
 
 
 class ScalePerFeature(Sound):
     def phi(self, x):
-        values, log_scale = super().phi(x)
+        values, log_scale, _ = super().phi(x)
         return kf.Features(values, log_scale[..., None])
 
 
 class AlwaysSingle(Sound):
     def phi(self, x):
-        return kf.Features(*(t.float() for t in super().phi(x)))
+        return kf.Features(*(t.float() for t in super().phi(x)[:2]))
 
 
 class LeavesHalf(Sound):
     def phi(self, x):
-        return kf.Features(*(t.to(self.weight.dtype) for t in super().phi(x)))
+        return kf.Features(*(t.to(self.weight.dtype) for t in super().phi(x)[:2]))
 
 
 class Overflows(Sound):
     def phi(self, x):
-        values, log_scale = super().phi(x)
+        values, log_scale, _ = super().phi(x)
         return kf.Features((values * log_scale.exp()[..., None]).square(), None)
 
 
 class Negative(Sound):
     def phi(self, x):
-        values, log_scale = super().phi(x)
+        values, log_scale, _ = super().phi(x)
         return kf.Features(values - 0.5, log_scale)
 
 
 class Vanishes(Sound):
     def phi(self, x):
-        values, log_scale = super().phi(x)
+        values, log_scale, _ = super().phi(x)
         return kf.Features(values * (x > 0), log_scale)
 
 
@@ -93,7 +93,7 @@ class TooLong(Sound):
 
 class MaximumOverTokens(Sound):
     def phi(self, x):
-        values, log_scale = super().phi(x)
+        values, log_scale, _ = super().phi(x)
         if not x.shape[2]:
             return kf.Features(values, log_scale)
         top = log_scale.detach().amax(-1, keepdim=True)
@@ -102,7 +102,7 @@ class MaximumOverTokens(Sound):
 
 class MixesHeads(Sound):
     def phi_at(self, x, positions, is_query):
-        values, log_scale = self.phi(x)
+        values, log_scale, _ = self.phi(x)
         # As if the groups of a head lay along its batch, not along its length.
         order = torch.arange(x.shape[2]).flip(0) if x.shape[2] > 5 else slice(None)
         return kf.Features(values[:, :, order], log_scale[:, :, order])
@@ -110,7 +110,7 @@ class MixesHeads(Sound):
 
 class Random(Sound):
     def phi(self, x):
-        values, log_scale = super().phi(x)
+        values, log_scale, _ = super().phi(x)
         return kf.Features(values * torch.rand(()), log_scale)
 
 
@@ -122,7 +122,7 @@ class UnusedParameter(Sound):
 
 class RootOfZero(Sound):
     def phi(self, x):
-        values, log_scale = super().phi(x)
+        values, log_scale, _ = super().phi(x)
         return kf.Features(values, log_scale + 0 * (x - x).square().sum(-1).sqrt())
 
 
@@ -131,6 +131,18 @@ class DetachedScale(Sound):
         exponents = x * self.weight.to(x.dtype) + self.drawn.to(x.dtype)
         top = exponents.amax(-1, keepdim=True)
         return kf.Features((exponents - top).exp(), top[..., 0].detach())
+
+
+class SecretGate(Sound):
+    def phi(self, x):
+        return super().phi(x)._replace(log_decay=-x.square().sum(-1))
+
+
+class GrowingGate(SecretGate):
+    is_gated = True
+
+    def phi(self, x):
+        return super().phi(x)._replace(log_decay=x.square().sum(-1))
 
 
 class HiddenDraw(Sound):
@@ -143,7 +155,7 @@ class HiddenDraw(Sound):
         self.hidden = torch.rand((), generator=generator)
 
     def phi(self, x):
-        values, log_scale = super().phi(x)
+        values, log_scale, _ = super().phi(x)
         return kf.Features(values, log_scale + self.hidden.to(x.dtype))
 
 
@@ -152,6 +164,8 @@ BROKEN = {
     SignedWithoutFloor: "declaration",
     Wider: "shapes",
     ScalePerFeature: "shapes",
+    SecretGate: "decay",
+    GrowingGate: "decay",
     AlwaysSingle: "dtypes",
     LeavesHalf: "dtypes",
     Overflows: "range",

@@ -65,6 +65,11 @@ class KernelAttention(nn.Module):
             raise KernelformerError(
                 f"below_crossover must be one of {', '.join(_BELOW_CROSSOVER)}, got {below_crossover!r}"
             )
+        if feature_map.is_gated and not causal:
+            raise KernelformerError(
+                f"{type(feature_map).__name__} is gated, which has an order: build KernelAttention(..., causal=True), "
+                "or take a kernel without a gate"
+            )
         self.below_crossover = below_crossover
         self.feature_map = feature_map
         self.causal = causal

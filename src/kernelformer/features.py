@@ -24,10 +24,13 @@ class Features(NamedTuple):
     Shape:
         values: [B, H, N, M]; for positive maps in [0, 1], for signed maps of norm at most 1.
         log_scale: [B, H, N], or None for zeros; -inf for a key that must not be seen.
+        log_decay: [B, H, N] <= 0 for keys of a gated map, else None: before a key enters the sums of causal
+            attention, they are multiplied by exp(log_decay); 0 for a key that must not be seen.
     """
 
     values: Tensor
     log_scale: Tensor | None = None
+    log_decay: Tensor | None = None
 
 
 class Moments(NamedTuple):
@@ -66,6 +69,8 @@ class FeatureMap(nn.Module, ABC):
     """
 
     is_positive: ClassVar[bool]
+    is_gated: ClassVar[bool] = False
+    """Whether keys carry a ``log_decay``; older keys then count less, and attention must be causal."""
     learning_rate: ClassVar[float] = 1e-2
     """The rate at which this map's parameters are distilled unless a caller says otherwise."""
     key_shift: Tensor
@@ -169,7 +174,8 @@ class FeatureMap(nn.Module, ABC):
         log_scale = features.log_scale
         if log_scale is None:
             log_scale = features.values.new_zeros(features.values.shape[:-1])
-        return Features(features.values, log_scale.masked_fill(hidden, -math.inf))
+        log_decay = None if features.log_decay is None else features.log_decay.masked_fill(hidden, 0.0)
+        return Features(features.values, log_scale.masked_fill(hidden, -math.inf), log_decay)
 
     def _scaled(self, x: Tensor, scale: float | None, name: str) -> Tensor:
         if x.ndim != 4 or x.shape[-1] != self.head_dim:

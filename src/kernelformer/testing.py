@@ -25,7 +25,7 @@ class ContractError(KernelformerError, AssertionError):
 def check_feature_map(feature_map: FeatureMap, seed: int = 0) -> None:
     """Hold a feature map to the contract of :class:`kernelformer.FeatureMap`.
 
-    Clauses: declaration, shapes, dtypes, range, tokens, padding, groups, determinism, gradients, state.
+    Clauses: declaration, shapes, decay, dtypes, range, tokens, padding, groups, determinism, gradients, state.
     The map is copied, never changed. CPU; well under a second for common sizes.
 
     Args:
@@ -45,6 +45,7 @@ def check_feature_map(feature_map: FeatureMap, seed: int = 0) -> None:
     x = torch.randn(2, feature_map.num_heads, 5, feature_map.head_dim, generator=generator)
     _declaration(feature_map)
     _shapes(feature_map, x)
+    _decay(feature_map, x)
     _dtypes(feature_map, x)
     for scale in _SCALES:
         _range(feature_map, scale * x, f"at inputs of scale {scale:g}")
@@ -77,8 +78,8 @@ def _phi(features: Features) -> Tensor:
 
 
 def _at(features: Features, index: tuple[slice, ...]) -> Features:
-    log_scale = features.log_scale
-    return Features(features.values[index], None if log_scale is None else log_scale[index])
+    values, *rest = features
+    return Features(values[index], *(None if x is None else x[index] for x in rest))
 
 
 def _same(one: Features, other: Features, tolerance: float = 0.0) -> bool:
@@ -113,6 +114,21 @@ def _shapes(feature_map: FeatureMap, x: Tensor) -> None:
                 _require(got == expected[:3], "shapes", f"{where} must return log_scale {expected[:3]}, got {got}")
 
 
+def _decay(feature_map: FeatureMap, x: Tensor) -> None:
+    """A gated map gives keys a log_decay <= 0, and no other map does."""
+    name, positions = type(feature_map).__name__, torch.arange(x.shape[2])
+    decay = feature_map.map_k(x, positions=positions).log_decay
+    gated = type(feature_map).is_gated
+    _require((decay is not None) == gated, "decay", f"{name}.is_gated is {gated}, log_decay of keys is {decay}")
+    if decay is None:
+        return
+    _require(decay.shape == x.shape[:3], "decay", f"log_decay must be {list(x.shape[:3])}, got {list(decay.shape)}")
+    _require(bool((decay <= 0).all() and decay.isfinite().all()), "decay", "log_decay must be finite and <= 0")
+    mask = torch.zeros(x.shape[0], x.shape[2], dtype=torch.bool)
+    hidden = feature_map.map_k(x, key_mask=mask, positions=positions).log_decay
+    _require(hidden is not None and not hidden.any(), "decay", "log_decay must be 0 for masked keys")
+
+
 def _dtypes(feature_map: FeatureMap, x: Tensor) -> None:
     lower = copy.deepcopy(feature_map).bfloat16()
     cases = [(feature_map, torch.float32, torch.float32), (feature_map, torch.float64, torch.float64)]
@@ -126,7 +142,7 @@ def _dtypes(feature_map: FeatureMap, x: Tensor) -> None:
 
 
 def _range(feature_map: FeatureMap, x: Tensor, case: str) -> None:
-    for where, (values, log_scale) in _both(feature_map, x):
+    for where, (values, log_scale, _) in _both(feature_map, x):
         _require(bool(values.isfinite().all()), "range", f"{where} returns NaN or inf values {case}")
         if log_scale is not None:
             _require(bool(log_scale.isfinite().all()), "range", f"{where} returns NaN or inf log_scale {case}")

@@ -27,6 +27,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(argument, names)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Gated maps have causal forms alone: their other cases do not exist."""
+    kept, left_out = [], []
+    for item in items:
+        (left_out if _needs_an_order(item) else kept).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _needs_an_order(item: pytest.Item) -> bool:
+    arguments = getattr(item, "callspec", None) and item.callspec.params
+    if not arguments:
+        return False
+    names = [arguments[name] for name in ("map_name", "positive_name", "signed_name") if name in arguments]
+    if not any(kf.FEATURE_MAPS[name].is_gated for name in names):
+        return False
+    forms = [form for form in arguments.values() if isinstance(form, Form)]
+    bidirectional = item.get_closest_marker("bidirectional") is not None
+    return bidirectional or arguments.get("causal") is False or any(not form.causal for form in forms)
+
+
 def seed(number: int) -> torch.Generator:
     return torch.Generator().manual_seed(number)
 

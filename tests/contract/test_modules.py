@@ -35,7 +35,7 @@ def test_the_contract_at_other_widths(map_name, head_dim, build):
 
 def test_same_seed_same_map(map_name, build, draw):
     q, k, v = draw(5)
-    one, same, other = (kf.KernelAttention(build(map_name, moved=False, number=n)) for n in (0, 0, 1))
+    one, same, other = (kf.KernelAttention(build(map_name, moved=False, number=n), causal=True) for n in (0, 0, 1))
     assert torch.equal(one(q, k, v), same(q, k, v))
     one.feature_map.reset_parameters(torch.Generator().manual_seed(1))
     assert torch.equal(one(q, k, v), other(q, k, v))
@@ -43,7 +43,7 @@ def test_same_seed_same_map(map_name, build, draw):
 
 def test_the_state_dict_holds_everything(map_name, build, draw):
     q, k, v = draw(5)
-    saved, other = (kf.KernelAttention(build(map_name, number=n)) for n in (0, 5))
+    saved, other = (kf.KernelAttention(build(map_name, number=n), causal=True) for n in (0, 5))
     expected = saved(q, k, v)
     file = io.BytesIO()
     torch.save(saved.state_dict(), file)
@@ -89,17 +89,18 @@ def test_nothing_is_counted_in_the_state_dict(map_name, self_form, build, draw):
 
 
 class _Both(torch.nn.Module):
-    """Bidirectional and causal together: one compilation instead of two."""
+    """Bidirectional, where there is such a form, and causal together: one compilation instead of two."""
 
     def __init__(self, feature_map):
         super().__init__()
-        self.bidirectional = kf.KernelAttention(feature_map)
+        self.bidirectional = None if feature_map.is_gated else kf.KernelAttention(feature_map)
         self.causal = kf.KernelAttention(feature_map, causal=True)
 
     def forward(self, q, k, v, key_mask):
         first, state = self.causal.stream(q[:, :, :1], k[:, :, :1], v[:, :, :1], None, key_mask[:, :1])
         rest, _ = self.causal.stream(q[:, :, 1:], k[:, :, 1:], v[:, :, 1:], state, key_mask[:, 1:])
-        return self.bidirectional(q, k, v, key_mask), torch.cat([first, rest], dim=2)
+        causal = torch.cat([first, rest], dim=2)
+        return causal if self.bidirectional is None else self.bidirectional(q, k, v, key_mask), causal
 
 
 class _MaskedProduct(torch.nn.Module):
@@ -141,6 +142,7 @@ def test_inductor_gradients_of_hedgehog(build, draw, gradients, fresh_compiler):
 
 
 @pytest.mark.slow
+@pytest.mark.bidirectional
 @pytest.mark.parametrize("length", [5, 40])
 def test_inductor_gradients(map_name, length, build, draw, gradients, fresh_compiler):
     _compare_compiled(kf.KernelAttention(build(map_name)), draw, gradients, "inductor", length)

@@ -19,8 +19,8 @@ def kernel_of(feature_map: kf.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
     """phi_q(x)·phi_k(y) of each head [H, N, S], for inputs [N, D], [S, D] that are already scaled."""
     q, k = (t.double().expand(1, feature_map.num_heads, *t.shape) for t in (x, y))
     positions_q, positions_k = torch.arange(x.shape[0]), torch.arange(y.shape[0])
-    q_values, q_log = feature_map.phi_at(q, positions_q, True)
-    k_values, k_log = feature_map.phi_at(k, positions_k, False)
+    q_values, q_log, _ = feature_map.phi_at(q, positions_q, True)
+    k_values, k_log, _ = feature_map.phi_at(k, positions_k, False)
     product = q_values @ k_values.mT
     for log_scale, axis in ((q_log, -1), (k_log, -2)):
         if log_scale is not None:

@@ -12,7 +12,7 @@ def test_features_are_products_of_neighbours(nu: int) -> None:
     x = torch.randn(5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     r = torch.cat([x, -x]).relu()
     expected = [r[j] * r[(j + i) % 10] for i in range(1, nu + 1) for j in range(10)]
-    values, log_scale = Dpfp(5, 1, nu=nu).phi(x[None, None, None])
+    values, log_scale, _ = Dpfp(5, 1, nu=nu).phi(x[None, None, None])
     got = values[0, 0, 0] * log_scale.exp().item()
     torch.testing.assert_close(got, torch.stack([*expected, torch.ones(()).double()]))
 

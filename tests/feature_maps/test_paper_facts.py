@@ -49,7 +49,7 @@ def test_unbiased_through_attention_scaling(build) -> None:
     """q and k enter unscaled, the target is exp(q·k / sqrt(D)): a factor of sqrt(2) or D^(1/4) would show."""
     q, k = 0.6 * torch.randn(2, 1, 1, 4, DIM, generator=seed(3), dtype=torch.float64)
     feature_map = build(DRAWS, FEATURES)
-    (one, log_one), (two, log_two) = (
+    (one, log_one, _), (two, log_two, _) = (
         m(t.expand(1, DRAWS, -1, -1)) for m, t in ((feature_map.map_q, q), (feature_map.map_k, k))
     )
     drawn = ((one * two).sum(-1) * (log_one + log_two).exp())[0].detach()
@@ -201,7 +201,7 @@ def test_gram_matrices_of_shared_maps(name: str, kernel) -> None:
 
 def test_elu_is_elu_plus_one() -> None:
     x = torch.tensor([-300.0, -90.0, -20.0, -0.5, 0.0, 0.5, 3.0, 1e4], dtype=torch.float64)
-    values, log_scale = Elu(8, 1).phi(x[None, None, None])
+    values, log_scale, _ = Elu(8, 1).phi(x[None, None, None])
     torch.testing.assert_close((values * log_scale.exp()[..., None]).flatten()[3:], elu(x[3:]) + 1)
     alone = Elu(1, 1).phi(x[:3, None][None, None].float())
     torch.testing.assert_close(alone.log_scale.flatten(), x[:3].float())
@@ -211,14 +211,14 @@ def test_elu_is_elu_plus_one() -> None:
 def test_favor_is_its_formula(options: dict[str, bool]) -> None:
     feature_map = Favor(4, 2, 6, generator=seed(2), **options)
     x = torch.randn(1, 2, 3, 4, generator=seed(3), dtype=torch.float64)
-    values, log_scale = feature_map.phi(x)
+    values, log_scale, _ = feature_map.phi(x)
     expected = (x @ feature_map.omega.double() - 0.5 * x.square().sum(-1, keepdim=True)).exp() / math.sqrt(6)
     torch.testing.assert_close(values * log_scale.exp()[..., None], expected)
 
 
 def test_hedgehog_starts_at_the_identity_of_the_unscaled_input() -> None:
     x = torch.randn(1, 2, 3, 4, generator=seed(3), dtype=torch.float64)
-    values, log_scale = Hedgehog(4, 2, 8).phi(x)
+    values, log_scale, _ = Hedgehog(4, 2, 8).phi(x)
     assert log_scale is None
     unscaled = 4**0.25 * x
     torch.testing.assert_close(values, torch.cat([unscaled.softmax(-1), (-unscaled).softmax(-1)], dim=-1))

@@ -35,7 +35,7 @@ def test_other_queries_are_unchanged_by_the_extra_feature(name: str) -> None:
     feature_map = MAPS[name](4, 1)
     q = torch.tensor([1.0, 2.0, -1.0, 3.0])[None, None, None]
     assert feature_map.map_q(q).values[..., -1].item() < 1e-20
-    values, log_scale = feature_map.map_k(30 * q)
+    values, log_scale, _ = feature_map.map_k(30 * q)
     assert (values[..., -1] * log_scale.exp()).item() == pytest.approx(1.0, rel=1e-5)
 
 
@@ -59,7 +59,7 @@ def test_log_scale_of_vanishing_queries_is_zero(name: str) -> None:
 
 @pytest.mark.parametrize("name", MAPS)
 def test_key_features_stay_in_range_however_small_the_key(name: str) -> None:
-    values, log_scale = MAPS[name](4, 1).map_k(torch.full((1, 1, 1, 4), 1e-3))
+    values, log_scale, _ = MAPS[name](4, 1).map_k(torch.full((1, 1, 1, 4), 1e-3))
     assert values.max() <= 1
     assert values[..., -1].item() == 1.0
     assert log_scale.item() == 0.0

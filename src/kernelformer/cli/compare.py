@@ -60,7 +60,8 @@ def compare(
         batch_size=batch_size,
         measure=False,
     )
-    names = sorted(FEATURE_MAPS) if kernels is None else kernels.split(",")
+    every = sorted(name for name, found in FEATURE_MAPS.items() if not found.is_gated)
+    names = every if kernels is None else kernels.split(",")
     rank(settings, names, parse_numbers("--seeds", seeds), as_json=as_json)
 
 

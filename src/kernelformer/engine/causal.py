@@ -36,7 +36,7 @@ def attend_causal(
     batch, heads, length, width = k.values.shape
     if state is None:
         state = empty_state(batch, heads, width, v.shape[-1], k.values.dtype, v.device)
-    if is_traced(k.values):
+    if is_traced(k.values) or k.log_decay is not None:
         return attend_pairwise(q, k, v, state, floor=floor, chunk_size=chunk_size)
     whole_chunks = length // chunk_size * chunk_size
     parts = []
@@ -51,6 +51,8 @@ def attend_step(q: Features, k: Features, v: Tensor, state: State, *, floor: flo
     """One token after ``state``: O(M · Dv), whatever the length seen. All lengths are 1."""
     batch, heads, _, width = k.values.shape
     rows = q.values.reshape(batch, heads, -1, width)
+    if k.log_decay is not None:
+        state = _decayed(state, k.log_decay[..., 0])
     before, key, weight, log_max = _at_new_maximum(k, state)
     kv = torch.addcmul(before[0], key[..., None], v)
     k_sum, mass = before[1] + key, before[2] + weight
@@ -212,6 +214,8 @@ def _attend_chunk(q: Features, k: Features, v: Tensor, state: State, floor: floa
         log_max,
         state.length + length,
     )
+    if k.log_decay is not None:
+        after = _decayed(after, k.log_decay.sum(-1))
     return Attended(out.reshape(*shape, v.shape[-1]), floored.reshape(shape)), after
 
 
@@ -219,6 +223,9 @@ def _chunk_weights(k: Features, state: State) -> tuple[Tensor, Tensor, Tensor]:
     """Weights exp(log_scale_j - m_t) [B, H, C, C], what is left of the state at row t, the new maximum."""
     length = k.values.shape[2]
     log_scale = torch.zeros_like(k.values[..., 0]) if k.log_scale is None else k.log_scale
+    if k.log_decay is not None:
+        # Row t weighs key j by exp(c_t - c_j), c the running sum of log_decay; c_t cancels in the ratio.
+        log_scale = log_scale - k.log_decay.cumsum(-1)
     top = torch.maximum(log_scale.detach().cummax(-1).values, state.log_max[..., None])
     finite = torch.where(top.isinf(), 0.0, top)[..., None]
     later = torch.ones(length, length, dtype=torch.bool, device=log_scale.device).triu(1)
@@ -226,6 +233,16 @@ def _chunk_weights(k: Features, state: State) -> tuple[Tensor, Tensor, Tensor]:
     return weights, torch.exp(state.log_max[..., None] - finite[..., 0]), top[..., -1]
 
 
+def _decayed(state: State, log_decay: Tensor) -> State:
+    """The state times exp(log_decay) [B, H]: its reference moves, its sums carry the gradient."""
+    constant = log_decay.detach()
+    kv, k_sum, mass = (state.kv, state.k_sum, state.mass)
+    if log_decay.requires_grad:
+        kv, k_sum, mass = _times((kv, k_sum, mass), torch.exp(log_decay - constant))
+    return State(kv, k_sum, mass, state.log_max + constant, state.length)
+
+
 def cut(features: Features, rows: slice) -> Features:
-    log_scale = features.log_scale
-    return Features(features.values[:, :, rows], None if log_scale is None else log_scale[:, :, rows])
+    """The tokens ``rows`` alone."""
+    values, *rest = features
+    return Features(values[:, :, rows], *(None if x is None else x[:, :, rows] for x in rest))

@@ -15,7 +15,8 @@ def attend_reference(q: Features, k: Features, v: Tensor, *, causal: bool = Fals
     """out_i = Σ_j w_ij v_j / max(Σ_j w_ij, floor · Σ_j exp(log_scale_j)), in float64.
 
     w_ij = (values_q_i · values_k_j) · exp(log_scale_j - m_i), m_i the largest log_scale that row i
-    may see; all of it cancels in the ratio but keeps exp finite. Causal rows see j <= i.
+    may see; all of it cancels in the ratio but keeps exp finite. Causal rows see j <= i, and a key's log_decay
+    multiplies what all later rows see of the keys before it.
 
     Shape:
         q.values [B, Hq, N, M]; k.values [B, H, S, M] with Hq a multiple of H; v [B, H, S, Dv].
@@ -26,7 +27,9 @@ def attend_reference(q: Features, k: Features, v: Tensor, *, causal: bool = Fals
     k_values = k.values.double().repeat_interleave(groups, dim=1)
     v = v.double().repeat_interleave(groups, dim=1)
     logs = torch.zeros_like(k_values[..., 0]) if k.log_scale is None else k.log_scale.double()
-    if k.log_scale is not None:
+    if k.log_decay is not None:
+        logs = logs - k.log_decay.double().cumsum(-1)
+    if logs.shape[1] != q_values.shape[1]:
         logs = logs.repeat_interleave(groups, dim=1)
     logs = logs[..., None, :].expand(*q_values.shape[:-1], logs.shape[-1])
     if causal:

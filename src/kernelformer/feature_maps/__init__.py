@@ -23,6 +23,7 @@ from kernelformer.feature_maps.random_weights import Random
 from kernelformer.feature_maps.registry import find_in
 from kernelformer.feature_maps.relu import Relu
 from kernelformer.feature_maps.rfa import Rfa
+from kernelformer.feature_maps.rfa_gated import RfaGated
 from kernelformer.feature_maps.sigmoid2 import Sigmoid2
 from kernelformer.feature_maps.softmax import Softmax
 from kernelformer.feature_maps.softmax_sampling import SoftmaxSampling
@@ -54,6 +55,7 @@ __all__ = [
     "Random",
     "Relu",
     "Rfa",
+    "RfaGated",
     "Sigmoid2",
     "Softmax",
     "SoftmaxSampling",
@@ -85,6 +87,7 @@ FEATURE_MAPS: dict[str, type[FeatureMap]] = {
     "random": Random,
     "relu": Relu,
     "rfa": Rfa,
+    "rfa_gated": RfaGated,
     "sigmoid2": Sigmoid2,
     "softmax_sampling": SoftmaxSampling,
     "softmaxfeat": Softmaxfeat,

@@ -41,7 +41,7 @@ class DenseExponential(ProjectedFeatureMap):
         >>> mean, square = torch.zeros(1, 4), torch.diag(torch.tensor([1.0, 0.1, 0.1, 0.1]))[None]
         >>> dense.start_from(Moments(mean, mean, square, square))
         >>> x = torch.tensor([1.0, 0.3, 0.3, 0.3])[None, None, None]
-        >>> values, log_scale = dense.phi(x)
+        >>> values, log_scale, _ = dense.phi(x)
         >>> estimate = values.square().sum() * torch.exp(2 * log_scale.sum())
         >>> bool((estimate / torch.exp(x.square().sum()) - 1).abs() < 0.1)
         True

@@ -34,7 +34,7 @@ class Favor(ProjectedFeatureMap):
         >>> import torch
         >>> favor = Favor(head_dim=4, num_heads=1, num_features=4096)
         >>> x = torch.full((1, 1, 1, 4), 0.5)
-        >>> values, log_scale = favor.phi(x)
+        >>> values, log_scale, _ = favor.phi(x)
         >>> estimate = values.square().sum() * torch.exp(2 * log_scale.sum())
         >>> bool((estimate / torch.exp(x.square().sum()) - 1).abs() < 0.1)
         True

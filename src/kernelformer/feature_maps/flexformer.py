@@ -110,7 +110,7 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
         return self._tilted(x, x @ self.omega_q.to(x.dtype), self.bias_q)
 
     def _tilted(self, x: Tensor, angles: Tensor, bias: Tensor | None) -> Features:
-        values, log_scale = self.features(x, angles if bias is None else angles + bias.to(x.dtype))
+        values, log_scale, _ = self.features(x, angles if bias is None else angles + bias.to(x.dtype))
         if self.tilt is None or log_scale is None:
             return Features(values, log_scale)
         return Features(values, log_scale + (x @ self.tilt.to(x.dtype))[..., 0])

@@ -34,7 +34,7 @@ class Hyperbolic(ProjectedFeatureMap):
     Example:
         >>> import torch
         >>> x = torch.full((1, 1, 1, 4), 0.5)
-        >>> values, log_scale = Hyperbolic(head_dim=4, num_heads=1, num_features=4096).phi(x)
+        >>> values, log_scale, _ = Hyperbolic(head_dim=4, num_heads=1, num_features=4096).phi(x)
         >>> estimate = values.square().sum() * torch.exp(2 * log_scale.sum())
         >>> bool((estimate / torch.exp(x.square().sum()) - 1).abs() < 0.1)
         True

@@ -37,7 +37,7 @@ class Oprf(ProjectedFeatureMap):
         >>> mean, square = torch.zeros(1, 4), 0.25 * torch.eye(4)[None]
         >>> oprf.start_from(Moments(mean, mean, square, square))
         >>> x = torch.full((1, 1, 1, 4), 0.5)
-        >>> values, log_scale = oprf.phi(x)
+        >>> values, log_scale, _ = oprf.phi(x)
         >>> estimate = values.square().sum() * torch.exp(2 * log_scale.sum())
         >>> bool((estimate / torch.exp(x.square().sum()) - 1).abs() < 0.1)
         True

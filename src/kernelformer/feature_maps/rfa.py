@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from kernelformer.feature_maps.checks import check_even, check_floor, check_positive
 from kernelformer.features import Features, ProjectedFeatureMap, orthogonal_gaussian
 
-__all__ = ["Rfa"]
+__all__ = ["Rfa", "sphere_features"]
 
 
 class Rfa(ProjectedFeatureMap):
@@ -18,7 +18,7 @@ class Rfa(ProjectedFeatureMap):
 
     omega_i ~ N(0, I) frozen, sigma learned per head and coordinate, 1 at the start: there an unbiased estimate of
     exp(-‖u - v‖² / (2 temperature²)), on the unit sphere proportional to exp(u·v / temperature²). Only the
-    direction of x counts; the softmax scale does not. The paper's gate is no part of this map.
+    direction of x counts; the softmax scale does not. The paper's gate makes it ``rfa_gated``.
 
     Domain and numerics: signed, ‖values‖ = 1. A zero x has u = 0. The engine keeps the denominator above
     ``floor`` times the key mass.
@@ -75,9 +75,14 @@ class Rfa(ProjectedFeatureMap):
         self.omega.copy_(orthogonal_gaussian(self.num_heads, self.head_dim, self.num_features // 2, generator))
 
     def phi(self, x: Tensor) -> Features:
-        angles = self.project(_unit(x) * self.sigma.to(x.dtype)) / self.temperature
-        values = torch.stack([angles.sin(), angles.cos()], dim=-2).flatten(-2)
-        return Features(values / math.sqrt(angles.shape[-1]))
+        return Features(sphere_features(x, self.omega, self.sigma, self.temperature))
+
+
+def sphere_features(x: Tensor, omega: Tensor, sigma: Tensor, temperature: float) -> Tensor:
+    """[sin, cos] of the projections of x / ‖x‖, of norm 1: [B, H, N, D] -> [B, H, N, M]."""
+    angles = (_unit(x) * sigma.to(x.dtype)) @ omega.to(x.dtype) / temperature
+    values = torch.stack([angles.sin(), angles.cos()], dim=-2).flatten(-2)
+    return values / math.sqrt(angles.shape[-1])
 
 
 def _unit(x: Tensor) -> Tensor:

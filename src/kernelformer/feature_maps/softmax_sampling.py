@@ -40,7 +40,7 @@ class SoftmaxSampling(ProjectedFeatureMap):
         >>> mean, square = torch.zeros(1, 4), torch.diag(torch.tensor([0.3, 0.1, 0.1, 0.0]))[None]
         >>> sampling.start_from(Moments(mean, mean, square, square))
         >>> x = torch.tensor([1.0, 0.5, 0.5, 0.0])[None, None, None]
-        >>> values, log_scale = sampling.phi(x)
+        >>> values, log_scale, _ = sampling.phi(x)
         >>> estimate = values.square().sum() * torch.exp(2 * log_scale.sum())
         >>> bool((estimate / torch.exp(x.square().sum()) - 1).abs() < 0.1)
         True

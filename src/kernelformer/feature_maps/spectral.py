@@ -43,7 +43,7 @@ class Spectral(ProjectedFeatureMap):
 
     Example:
         >>> import torch
-        >>> values, _ = Spectral(head_dim=4, num_heads=1, num_features=6).phi(30 * torch.ones(1, 1, 1, 4))
+        >>> values, *_ = Spectral(head_dim=4, num_heads=1, num_features=6).phi(30 * torch.ones(1, 1, 1, 4))
         >>> bool((values.norm() - 1).abs() < 1e-6)
         True
     """

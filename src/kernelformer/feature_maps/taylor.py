@@ -37,7 +37,7 @@ class Taylor(FeatureMap):
 
     Example:
         >>> import torch
-        >>> values, log_scale = Taylor(head_dim=2, num_heads=1).phi(torch.ones(1, 1, 1, 2))
+        >>> values, log_scale, _ = Taylor(head_dim=2, num_heads=1).phi(torch.ones(1, 1, 1, 2))
         >>> round((values.square().sum() * torch.exp(2 * log_scale)).item(), 4)  # 1 + 2 + 2² / 2
         5.0
     """
