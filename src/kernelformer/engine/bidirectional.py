@@ -33,11 +33,15 @@ def fold_keys(k: Features, v: Tensor, state: State | None = None) -> State:
     finite = torch.where(log_max == -torch.inf, 0.0, log_max)
     decay = torch.exp(state.log_max - finite)
     weights = _key_weights(k, finite)
-    keys = k.values if weights is None else k.values * weights[..., None]
-    mass = float(length) if weights is None else weights.sum(-1)
+    if weights is None:
+        k_sum, mass = k.values.sum(-2), float(length)
+    else:
+        # A weight to a value costs less than a weight to a feature.
+        k_sum, mass = (weights[..., None, :] @ k.values)[..., 0, :], weights.sum(-1)
+        v = v * weights[..., None]
     return State(
-        state.kv * decay[..., None, None] + keys.transpose(-1, -2) @ v,
-        state.k_sum * decay[..., None] + keys.sum(-2),
+        state.kv * decay[..., None, None] + k.values.transpose(-1, -2) @ v,
+        state.k_sum * decay[..., None] + k_sum,
         state.mass * decay + mass,
         log_max,
         state.length + length,
@@ -48,7 +52,8 @@ def read_state(q: Features, state: State, *, floor: float = 0.0) -> Attended:
     """What queries [B, Hq, N, M] get from the keys in ``state``."""
     batch, heads, width = state.k_sum.shape
     rows = q.values.reshape(batch, heads, -1, width)
-    den = (rows * state.k_sum[..., None, :]).sum(-1)
+    # The single row first: with a single column, the product takes several times as long.
+    den = (state.k_sum[..., None, :] @ rows.transpose(-1, -2))[..., 0, :]
     return _as_heads(normalise(rows @ state.kv, den, state.mass[..., None], floor), q)
 
 

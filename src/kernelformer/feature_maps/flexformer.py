@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from kernelformer.feature_maps.checks import check_even, check_floor, check_positive
+from kernelformer.feature_maps.circle import TURN
 from kernelformer.feature_maps.moments import second_moments
 from kernelformer.features import Features, Moments, ProjectedFeatureMap
 
@@ -17,9 +19,9 @@ __all__ = ["FlexformerFeatureMap"]
 class FlexformerFeatureMap(ProjectedFeatureMap):
     """Angles omegaᵀx + b, shared by queries and keys or a set for each; a factor exp(tilt·x); b and tilt optional.
 
-    Authors write ``features`` of the angles and ``draw`` of the start, and call ``reset_parameters`` at the end of
-    ``__init__``. Queries with a set of their own start at the keys' set; phases and
-    tilt start at zero.
+    Authors write ``values`` of the angles, the ``rate`` of log_scale = rate ‖x‖² + tilt·x and ``draw`` of the start,
+    and call ``reset_parameters`` at the end of ``__init__``. Queries with a set of their own start at the keys' set;
+    phases and tilt start at zero.
 
     Args:
         name: of the map, for errors.
@@ -38,6 +40,7 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
 
     is_positive = False
     learning_rate = 3e-2
+    turns_per_angle: ClassVar[float] = TURN
 
     def __init__(
         self,
@@ -71,8 +74,12 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
         """The start of omega."""
 
     @abstractmethod
-    def features(self, x: Tensor, angles: Tensor) -> Features:
-        """Features of x [B, H, N, D] with these angles [B, H, N, R]."""
+    def values(self, turns: Tensor) -> Tensor:
+        """phi without its scale, [B, H, N, M], from ``turns_per_angle`` times the angles [B, H, N, R]."""
+
+    @abstractmethod
+    def rate(self, dtype: torch.dtype) -> Tensor:
+        """The factor of ‖x‖² in log_scale, [H]."""
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -102,18 +109,22 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
             _scale_angles(self.omega_q, queries, self.angle_scale)
 
     def phi(self, x: Tensor) -> Features:
-        return self._tilted(x, self.project(x), self.bias)
+        return self._features(x, self.omega, self.bias)
 
     def phi_q(self, x: Tensor) -> Features:
         if self.omega_q is None:
             return self.phi(x)
-        return self._tilted(x, x @ self.omega_q.to(x.dtype), self.bias_q)
+        return self._features(x, self.omega_q, self.bias_q)
 
-    def _tilted(self, x: Tensor, angles: Tensor, bias: Tensor | None) -> Features:
-        values, log_scale, _ = self.features(x, angles if bias is None else angles + bias.to(x.dtype))
-        if self.tilt is None or log_scale is None:
-            return Features(values, log_scale)
-        return Features(values, log_scale + (x @ self.tilt.to(x.dtype))[..., 0])
+    def _features(self, x: Tensor, omega: Tensor, bias: Tensor | None) -> Features:
+        angles, factor = x @ omega.to(x.dtype), self.turns_per_angle
+        turns = factor * angles if bias is None else torch.add(factor * bias.to(x.dtype), angles, alpha=factor)
+        rate = self.rate(x.dtype)
+        if self.tilt is None:
+            return Features(self.values(turns), rate[:, None] * x.square().sum(-1))
+        # One sum for both terms; a product with a single column takes longer.
+        tilted = torch.addcmul(self.tilt.to(x.dtype).mT, rate[:, None, None], x)
+        return Features(self.values(turns), (x * tilted).sum(-1))
 
 
 def _scale_angles(omega: Tensor, squares: Tensor, angle_scale: float) -> None:

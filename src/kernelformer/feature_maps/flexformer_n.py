@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from kernelformer.errors import KernelformerError
-from kernelformer.feature_maps.circle import cos_sin
+from kernelformer.feature_maps.circle import TURN, circle, cosine
 from kernelformer.feature_maps.flexformer import FlexformerFeatureMap
-from kernelformer.features import Features, seeded
+from kernelformer.features import seeded
 
 __all__ = ["FlexformerN"]
 
@@ -54,6 +54,8 @@ class FlexformerN(FlexformerFeatureMap):
         >>> FlexformerN(head_dim=4, num_heads=2, num_features=6).omega.shape
         torch.Size([2, 4, 6])
     """
+
+    turns_per_angle = 0.5 * TURN
 
     def __init__(
         self,
@@ -112,10 +114,10 @@ class FlexformerN(FlexformerFeatureMap):
         half = self.spread * drawn[1]
         return self.frequency_scale * torch.cat([drawn[0] + half, drawn[0] - half], dim=-1)
 
-    def features(self, x: Tensor, angles: Tensor) -> Features:
+    def values(self, turns: Tensor) -> Tensor:
         # cos a + cos b = 2 cos(mean) cos(half the difference), and so for sin: three evaluations instead of four.
-        first, second = (0.5 * angles).chunk(2, dim=-1)
-        both = cos_sin(first + second).unflatten(-1, (2, -1))
-        values = (both * (first - second).cos()[..., None, :]).flatten(-2)
-        rate = math.sqrt(self.head_dim) * torch.exp(-self.tau.to(x.dtype))
-        return Features(values / math.sqrt(first.shape[-1]), rate[:, None] * x.square().sum(-1))
+        first, second = turns.chunk(2, dim=-1)
+        return circle(first + second, cosine(first - second, 1.0 / math.sqrt(first.shape[-1])))
+
+    def rate(self, dtype: torch.dtype) -> Tensor:
+        return math.sqrt(self.head_dim) * torch.exp(-self.tau.to(dtype))

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from kernelformer.feature_maps.circle import cos_sin
+from kernelformer.feature_maps.circle import circle
 from kernelformer.feature_maps.flexformer import FlexformerFeatureMap
-from kernelformer.features import Features, seeded
+from kernelformer.features import seeded
 
 __all__ = ["FlexformerS"]
 
@@ -80,6 +80,8 @@ class FlexformerS(FlexformerFeatureMap):
     def draw(self, generator: torch.Generator | None) -> Tensor:
         return self.frequency_scale * torch.randn(self.omega.shape, generator=seeded(generator), device="cpu")
 
-    def features(self, x: Tensor, angles: Tensor) -> Features:
-        values = cos_sin(angles) / math.sqrt(angles.shape[-1])
-        return Features(values, 0.5 * x.square().sum(-1))
+    def values(self, turns: Tensor) -> Tensor:
+        return circle(turns, turns.new_tensor(1.0 / math.sqrt(turns.shape[-1])))
+
+    def rate(self, dtype: torch.dtype) -> Tensor:
+        return torch.full_like(self.omega[:, 0, 0], 0.5, dtype=dtype)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from kernelformer.feature_maps.checks import check_even
+from kernelformer.feature_maps.halves import two_softmaxes
 from kernelformer.features import Features, ProjectedFeatureMap, orthogonal_gaussian
 
 __all__ = ["Hedgehog"]
@@ -69,7 +70,4 @@ class Hedgehog(ProjectedFeatureMap):
 
     def phi(self, x: Tensor) -> Features:
         logits = self.project(x) + self.bias.to(x.dtype)
-        if self.half_space:
-            return Features(logits.softmax(-1))
-        # Stacked, not concatenated: inductor 2.13 on CPU computes wrong gradients for the latter.
-        return Features(torch.stack([logits, -logits], dim=-2).softmax(-1).flatten(-2))
+        return Features(logits.softmax(-1) if self.half_space else two_softmaxes(logits))
