@@ -77,6 +77,4 @@ def test_forward_mode_and_transforms():
             found = torch.autograd.forward_ad.unpack_dual(out).tangent
         expected = torch.func.jvp(plain, (turns, amplitude), tuple(tangents))[1]
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
-        torch.testing.assert_close(
-            torch.vmap(ours)(turns, amplitude), plain(turns, amplitude), rtol=1e-5, atol=1e-6
-        )
+        torch.testing.assert_close(torch.vmap(ours)(turns, amplitude), plain(turns, amplitude), rtol=1e-5, atol=1e-6)

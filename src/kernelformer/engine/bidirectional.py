@@ -33,8 +33,9 @@ def fold_keys(k: Features, v: Tensor, state: State | None = None) -> State:
     finite = torch.where(log_max == -torch.inf, 0.0, log_max)
     decay = torch.exp(state.log_max - finite)
     weights = _key_weights(k, finite)
+    mass: Tensor | float = float(length)
     if weights is None:
-        k_sum, mass = k.values.sum(-2), float(length)
+        k_sum = k.values.sum(-2)
     else:
         # A weight to a value costs less than a weight to a feature.
         k_sum, mass = (weights[..., None, :] @ k.values)[..., 0, :], weights.sum(-1)

@@ -114,8 +114,8 @@ class _Cosine(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, d_turns: Tensor, _: None) -> Tensor:
-        sin = (ctx.saved_tensors[0] / TURN).sin()
-        return d_turns * sin * (-ctx.amplitude / TURN)
+        d_out: Tensor = d_turns * (ctx.saved_tensors[0] / TURN).sin() * (-ctx.amplitude / TURN)
+        return d_out
 
 
 def _reduced(turns: Tensor) -> tuple[Tensor, Tensor]:
