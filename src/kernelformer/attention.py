@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from kernelformer.engine import Attended, State, attend_softmax, read_state
 from kernelformer.engine.blockwise import Sequence, fold_sequence
 from kernelformer.engine.choose import attend, warn_below_crossover
+from kernelformer.engine.hybrid import HybridState, attend_hybrid, empty_hybrid
 from kernelformer.engine.packed import split_packed
 from kernelformer.errors import KernelformerError, ShapeError
 from kernelformer.feature_maps import Softmax
@@ -37,6 +38,8 @@ class KernelAttention(nn.Module):
         below_crossover: at lengths where exact attention is faster than any form of the kernel. "warn" says so once
             in a process, with the length; "exact-kernel" says nothing. Both take the quadratic form of the same
             kernel where that is the fastest. "ignore" says nothing and always takes the linear form.
+        window: causal only. Exact softmax over the last ``window`` tokens, the kernel for those before, under one
+            normaliser, with a learned factor exp(log_mix) of the kernel's weights per head; 0 is the kernel alone.
 
     Shape:
         q [B, Hq, N, D], k [B, H, S, D], v [B, H, S, Dv] -> [B, Hq, N, Dv]; Hq a multiple of H.
@@ -58,8 +61,11 @@ class KernelAttention(nn.Module):
     """
 
     _rows: Tensor
+    log_mix: nn.Parameter | None
 
-    def __init__(self, feature_map: FeatureMap, causal: bool = False, *, below_crossover: str = "warn") -> None:
+    def __init__(
+        self, feature_map: FeatureMap, causal: bool = False, *, below_crossover: str = "warn", window: int = 0
+    ) -> None:
         super().__init__()
         if below_crossover not in _BELOW_CROSSOVER:
             raise KernelformerError(
@@ -70,6 +76,9 @@ class KernelAttention(nn.Module):
                 f"{type(feature_map).__name__} is gated, which has an order: build KernelAttention(..., causal=True), "
                 "or take a kernel without a gate"
             )
+        _check_window(window, feature_map, causal)
+        self.window = window
+        self.log_mix = nn.Parameter(torch.zeros(feature_map.num_heads)) if window else None
         self.below_crossover = below_crossover
         self.feature_map = feature_map
         self.causal = causal
@@ -120,10 +129,10 @@ class KernelAttention(nn.Module):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        state: State | None = None,
+        state: State | HybridState | None = None,
         key_mask: Tensor | None = None,
         scale: float | None = None,
-    ) -> tuple[Tensor, State]:
+    ) -> tuple[Tensor, State | HybridState]:
         """Causal attention over the next segment, of any length, 0 and 1 included.
 
         Returns:
@@ -213,20 +222,41 @@ class KernelAttention(nn.Module):
             raise KernelformerError("a memory needs a kernel and causal=False; causal attention has stream")
 
     def _causal(
-        self, q: Tensor, k: Tensor, v: Tensor, state: State | None, key_mask: Tensor | None, scale: float | None
-    ) -> tuple[Tensor, State]:
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        state: State | HybridState | None,
+        key_mask: Tensor | None,
+        scale: float | None,
+    ) -> tuple[Tensor, State | HybridState]:
         with _no_autocast(q.device.type):
             k, v = self._expand(q, k, v)
             q, v = _without_padding(q, v, key_mask)
+            self._check_state(state, k, v)
             positions = _positions(k) if state is None else _positions(k) + state.length
-            expected = (*k.shape[:2], self.feature_map.num_features, v.shape[-1])
-            if state is not None and state.kv.shape != expected:
-                raise ShapeError(f"the state is of shape {list(state.kv.shape)}, this input needs {list(expected)}")
             sequence = Sequence(q, k, v, key_mask, scale, positions, positions)
-            attended, after = attend(self.feature_map, sequence, causal=True, state=state)
+            after: State | HybridState | None
+            if self.log_mix is None:
+                assert not isinstance(state, HybridState)
+                attended, after = attend(self.feature_map, sequence, causal=True, state=state)
+            else:
+                assert not isinstance(state, State)
+                before = empty_hybrid(self.feature_map, sequence) if state is None else state
+                attended, after = attend_hybrid(self.feature_map, sequence, self.window, self.log_mix, before)
             assert after is not None
             self._count(attended, key_mask)
         return attended.out.to(v.dtype), after
+
+    def _check_state(self, state: State | HybridState | None, k: Tensor, v: Tensor) -> None:
+        if state is None:
+            return
+        if isinstance(state, HybridState) != (self.window > 0):
+            raise ShapeError(f"the state is of attention with another window, this one has window={self.window}")
+        far = state.far if isinstance(state, HybridState) else state
+        expected = (*k.shape[:2], self.feature_map.num_features, v.shape[-1])
+        if far.kv.shape != expected:
+            raise ShapeError(f"the state is of shape {list(far.kv.shape)}, this input needs {list(expected)}")
 
     def _check(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
         if not q.ndim == k.ndim == v.ndim == 4:
@@ -265,6 +295,18 @@ class KernelAttention(nn.Module):
             return
         seen = key_mask[:, None, :].expand(floored.shape)
         self._rows += torch.stack([(floored & seen).sum(), seen.sum()])
+
+
+def _check_window(window: int, feature_map: FeatureMap, causal: bool) -> None:
+    if not isinstance(window, int) or isinstance(window, bool) or window < 0:
+        raise KernelformerError(f"window must be a number of tokens, 0 for none, got {window!r}")
+    if window and not causal:
+        raise KernelformerError(f"window={window} needs causal attention: build KernelAttention(..., causal=True)")
+    if window and (feature_map.is_gated or isinstance(feature_map, Softmax)):
+        raise KernelformerError(
+            f"{type(feature_map).__name__} cannot be combined with window={window}: take a kernel without a gate, "
+            "or window=0"
+        )
 
 
 def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:

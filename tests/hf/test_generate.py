@@ -37,19 +37,21 @@ CONFIGS = {
         max_position_embeddings=200, word_embed_proj_dim=32,
     ),
 }  # fmt: skip
-FAMILIES = tuple(CONFIGS)
-THREE = ("llama", "gpt2", "qwen3")
+# A number behind the slash is the window of hybrid attention.
+FAMILIES = (*CONFIGS, "llama/4", "gpt_neox/20")
+THREE = ("llama", "gpt2", "qwen3", "gpt2/4", "qwen3/20")
 
 
 def _plain(family):
     torch.manual_seed(0)
-    config = CONFIGS[family]()
+    config = CONFIGS[family.split("/")[0]]()
     config.pad_token_id, config.bos_token_id, config.eos_token_id = 1, 2, None
     return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
 
 
 def _model(family="llama", layers=None, kernel="hedgehog"):
-    return kf.convert(_plain(family), kernel, None if kernel == "softmax" else 16, layers)
+    window = int(family.partition("/")[2] or 0)
+    return kf.convert(_plain(family), kernel, None if kernel == "softmax" else 16, layers, window=window)
 
 
 @pytest.fixture
@@ -198,6 +200,18 @@ def test_the_state_does_not_grow(ids):
     assert cache.get_seq_length() == 11 * 13
 
 
+def test_a_hybrid_state_stops_growing_at_its_window(ids):
+    model = _model("llama/20")
+    sizes = []
+    cache = None
+    for _ in range(4):
+        _, cache = _run(model, ids, cache)
+        sizes.append([layer.nbytes for layer in cache.layers])
+    # As above, and window · H · (D + Dv) numbers and window bytes of mask a row.
+    assert sizes[1] == sizes[2] == sizes[3] == [4 * 3 * 2 * (16 * 9 + 2) + 8 + 3 * 20 * (4 * 2 * 16 + 1)] * 2
+    assert sizes[0] < sizes[1]
+
+
 def test_a_bfloat16_model_keeps_a_float32_state(ids):
     model = _model().to(torch.bfloat16)
     logits, cache = _run(model, ids)
@@ -236,8 +250,9 @@ def test_another_attention_leaves_the_cache_alone(ids):
     assert torch.equal(_generate(model, ids), _generate(_plain("llama"), ids))
 
 
-def test_rows_are_repeated_selected_and_forgotten(ids):
-    model = _model()
+@pytest.mark.parametrize("family", ["llama", "llama/4"])
+def test_rows_are_repeated_selected_and_forgotten(family, ids):
+    model = _model(family)
     expected = _logits(model, ids, use_cache=False)[:, 6:]
     _, cache = _run(model, ids[:, :6])
     cache.batch_repeat_interleave(2)
@@ -249,8 +264,9 @@ def test_rows_are_repeated_selected_and_forgotten(ids):
     assert torch.equal(_run(model, ids, cache)[0], _run(model, ids)[0])
 
 
-def test_copies_and_loaded_models_keep_a_state(ids, tmp_path):
-    model = _model()
+@pytest.mark.parametrize("family", ["llama", "llama/4"])
+def test_copies_and_loaded_models_keep_a_state(family, ids, tmp_path):
+    model = _model(family)
     expected = _generate(model, ids)
     model.save_pretrained(tmp_path)
     for other in (copy.deepcopy(model), kf.load(tmp_path)):

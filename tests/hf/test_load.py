@@ -65,6 +65,20 @@ def test_a_newer_format_is_refused(build, tmp_path):
         kf.load(tmp_path)
 
 
+def test_the_first_format_still_loads(build, inputs, tmp_path):
+    """Written before there were windows."""
+    model = kf.convert(build("llama"), "hedgehog", 16)
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    config["kernelized"]["format"] = 1
+    del config["kernelized"]["window"]
+    path.write_text(json.dumps(config))
+    with torch.no_grad():
+        wanted = model(**inputs).last_hidden_state
+        assert torch.equal(kf.load(tmp_path)(**inputs).last_hidden_state, wanted)
+
+
 def test_a_plain_model_and_an_empty_folder_are_refused(build, tmp_path):
     with pytest.raises(kf.KernelformerError, match=r"config\.json"):
         kf.load(tmp_path)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, CacheLayerMixin, EncoderDecoderCache, StaticLayer
 
 from kernelformer.attention import KernelAttention
-from kernelformer.engine import State
+from kernelformer.engine import HybridState, State
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import Softmax
 from kernelformer.hf.interface import NAME, kernel_of
@@ -42,14 +42,14 @@ class KernelStateLayer(CacheLayerMixin):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.state: State | None = None
+        self.state: State | HybridState | None = None
         self._seen = 0
         self._awaited = False
 
     @property
     def nbytes(self) -> int:
         """Bytes of the state."""
-        return sum(x.numel() * x.element_size() for x in self.state or ())
+        return sum(x.numel() * x.element_size() for x in _tensors(self.state))
 
     def await_update(self) -> None:
         """Allow the next update: the attention that follows knows this layer, and will read and write its state."""
@@ -126,9 +126,22 @@ class KernelStateLayer(CacheLayerMixin):
         self._change_rows(lambda x: x.repeat_interleave(repeats, 0))
 
     def _change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
-        if self.state is not None:
-            kv, k_sum, mass, log_max, length = self.state
-            self.state = State(change(kv), change(k_sum), change(mass), change(log_max), length)
+        if isinstance(self.state, HybridState):
+            far, *near = self.state
+            self.state = HybridState(_change_sums(far, change), *(change(x) for x in near))
+        elif self.state is not None:
+            self.state = _change_sums(self.state, change)
+
+
+def _change_sums(state: State, change: Callable[[Tensor], Tensor]) -> State:
+    kv, k_sum, mass, log_max, length = state
+    return State(change(kv), change(k_sum), change(mass), change(log_max), length)
+
+
+def _tensors(state: State | HybridState | None) -> tuple[Tensor, ...]:
+    if isinstance(state, HybridState):
+        return (*state.far, *state[1:])
+    return state or ()
 
 
 def keep_state(module: nn.Module) -> None:

@@ -18,8 +18,8 @@ from kernelformer.hf.sites import AttentionSite, find_sites
 
 __all__ = ["FORMAT", "attach", "convert"]
 
-FORMAT = 1
-"""Format number of ``config.kernelized``; a reader refuses a newer one."""
+FORMAT = 2
+"""Format number of ``config.kernelized``; a reader refuses a newer one. 2 has the window, which 1 lacks."""
 
 
 def convert(
@@ -29,6 +29,7 @@ def convert(
     layers: Sequence[int] | None = None,
     *,
     options: Mapping[str, Any] | None = None,
+    window: int = 0,
     seed: int = 0,
     example: dict[str, Tensor] | None = None,
 ) -> PreTrainedModel:
@@ -40,6 +41,7 @@ def convert(
         num_features: M, the width of phi; None is the map's own default.
         layers: indices of the attention layers to convert; None converts every layer. The others stay softmax.
         options: further arguments of the map's constructor; they are saved with the model.
+        window: decoders only; exact softmax over the last ``window`` tokens, the kernel before (``KernelAttention``).
         seed: of the map's random start; layer i draws from seed + i.
         example: inputs to find the attention layers with; None takes the model's dummy inputs.
 
@@ -61,6 +63,7 @@ def convert(
         "kernel": kernel,
         "num_features": num_features,
         "options": dict(options or {}),
+        "window": window,
         "seed": seed,
         "layers": [_as_record(site, index in chosen) for index, site in enumerate(sites)],
     }
@@ -99,7 +102,9 @@ def attach(model: PreTrainedModel, record: Mapping[str, Any]) -> None:
             ) from error
         module.kernel = _marked(
             # A model meets short texts as well; the report says from which length the kernel wins.
-            KernelAttention(feature_map, causal=layer["causal"], below_crossover="exact-kernel")
+            KernelAttention(
+                feature_map, causal=layer["causal"], below_crossover="exact-kernel", window=record.get("window", 0)
+            )
         )
         module.kernel.to(_device(module)).train(module.training)
     for module in causal:
