@@ -7,6 +7,9 @@ import typer
 from kernelformer.cli.compare import compare
 from kernelformer.cli.convert import convert
 from kernelformer.cli.demo import demo
+from kernelformer.cli.eval import evaluate
+from kernelformer.cli.generate import generate
+from kernelformer.cli.import_gguf import import_gguf
 from kernelformer.cli.list import list_kernels
 from kernelformer.cli.reproduce import reproduce
 
@@ -22,5 +25,8 @@ app = typer.Typer(
 app.command("convert")(convert)
 app.command("compare")(compare)
 app.command("demo")(demo)
+app.command("eval")(evaluate)
+app.command("generate")(generate)
+app.command("import-gguf")(import_gguf)
 app.command("list")(list_kernels)
 app.command("reproduce")(reproduce)

@@ -1,0 +1,62 @@
+"""kernelformer eval: how well a decoder predicts text."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Annotated
+
+import typer
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder or hub name of a decoder, converted or not.")],
+    more_data: Annotated[
+        list[str] | None, typer.Argument(help="Further data, after --data.", metavar="[DATA]...")
+    ] = None,
+    data: Annotated[list[str] | None, typer.Option(help="Text, as for convert. Repeatable.")] = None,
+    text_column: Annotated[str, typer.Option(help="Column that holds the text.")] = "text",
+    max_length: Annotated[int, typer.Option(help="Tokens a block; a text is cut into blocks.")] = 512,
+    most_blocks: Annotated[int, typer.Option(help="Blocks to look at, from the start of the data.")] = 256,
+    batch_size: Annotated[int, typer.Option(help="Blocks at once.")] = 8,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap and the recall probe.")] = 0,
+    own_kernel: Annotated[str | None, typer.Option(help="module:Class, where the model has a kernel of yours.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Perplexity with its interval, next-token accuracy, perplexity by position, and recall at growing distance."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from rich.console import Console
+    from rich.table import Table
+
+    from kernelformer.cli.convert import resumable
+    from kernelformer.hf.read import read_decoder, read_tokenizer
+    from kernelformer.tasks.batches import TokenisedTexts
+    from kernelformer.tasks.language import likelihood, recall, token_blocks
+    from kernelformer.tasks.text import load_texts
+
+    with resumable():
+        corpus = load_texts([*(data or []), *(more_data or [])], text_column=text_column)
+        tokenizer = read_tokenizer(model)
+        blocks = token_blocks(tokenizer, corpus.texts, max_length)
+        blocks = TokenisedTexts(blocks.examples[:most_blocks], max_length)
+        decoder = read_decoder(model, own_kernel=own_kernel)
+        found = likelihood(decoder, blocks, batch_size=batch_size, seed=seed)
+        remembered = recall(decoder, blocks, seed=seed)
+    if as_json:
+        print(json.dumps({"likelihood": found, "recall": remembered}, indent=2))
+        return
+    low, high = found["perplexity_ci"]
+    table = Table(box=None, show_header=False)
+    table.add_row(
+        "perplexity", f"{found['perplexity']:.3f}", f"95 % {low:.3f} … {high:.3f}, {found['tokens']:,} tokens"
+    )
+    table.add_row("next token right", f"{found['accuracy']:.1%}")
+    for first, last, value in found["buckets"]:
+        table.add_row(f"perplexity at {first:,} … {last - 1:,}", f"{value:.3f}")
+    for distance, right, novel in zip(
+        remembered["distances"], remembered["accuracy"], remembered["novel"], strict=True
+    ):
+        table.add_row(f"recall after {distance:,} tokens", f"{right:.1%}", f"{novel:.1%} at first sight")
+    Console(highlight=False).print(table)

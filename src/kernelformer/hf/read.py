@@ -1,0 +1,90 @@
+"""Models and tokenizers from folders and hub names, converted or not, with errors in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from kernelformer.errors import DataError, KernelformerError
+from kernelformer.hf.load import load
+
+__all__ = ["is_decoder", "read_config", "read_decoder", "read_tokenizer"]
+
+
+def read_config(name: str) -> PretrainedConfig:
+    """The config of a folder or hub name.
+
+    Raises:
+        KernelformerError: nothing there that transformers reads.
+    """
+    if Path(name).exists() and not (Path(name) / "config.json").is_file():
+        raise DataError(f"the model {name} is no folder with a config.json: give one that save_pretrained wrote")
+    try:
+        config: PretrainedConfig = AutoConfig.from_pretrained(name)
+        return config
+    except (OSError, ValueError) as error:
+        raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
+
+
+def is_decoder(config: PretrainedConfig) -> bool:
+    """Whether the folder holds a model that generates text, by the class that was saved.
+
+    BERT and its kind also can be decoders; they are if ``is_decoder`` says so.
+    """
+    saved = (config.architectures or [""])[0]
+    if saved.endswith(("ForCausalLM", "LMHeadModel")):
+        return True
+    encoders = ("bert", "roberta", "electra", "xlm", "camembert", "ernie", "roformer", "reformer", "bart")
+    known = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return known and (getattr(config, "is_decoder", False) or not any(part in config.model_type for part in encoders))
+
+
+def read_decoder(
+    name: str, *, own_kernel: str | None = None, dtype: torch.dtype | None = torch.float32
+) -> PreTrainedModel:
+    """A decoder with its language-model head, converted or not, in eval mode.
+
+    Args:
+        own_kernel: as ``kernelformer.load``.
+        dtype: of the weights; None is the one that was saved.
+
+    Raises:
+        KernelformerError: nothing there, or no decoder.
+    """
+    config = read_config(name)
+    if not is_decoder(config):
+        raise KernelformerError(f"{name} is no decoder ({config.model_type}): this needs a model that generates text")
+    if getattr(config, "kernelized", None):
+        return load(name, own_kernel=own_kernel, dtype=dtype)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            name, dtype=dtype, attn_implementation="sdpa", use_safetensors=True
+        )
+    except (OSError, ImportError, ValueError) as error:
+        raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def read_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder or hub name; text is padded by the end token where there is no other.
+
+    Raises:
+        KernelformerError: nothing there that transformers reads.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ImportError, ValueError) as error:
+        raise KernelformerError(f"no tokenizer in {name!r}: {str(error).splitlines()[0]}") from error
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer

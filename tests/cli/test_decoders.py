@@ -1,0 +1,103 @@
+"""Verbs for decoders, on a tiny one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+import kernelformer as kf
+
+WORDS = ["<pad>", "<s>", "</s>", "the", "state", "of", "union", "is", "strong", "and", "free", "people", "law"]
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("decoder")
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, bos_token="<s>", eos_token="</s>", pad_token="<pad>"
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=37, initializer_range=0.3, pad_token_id=0, bos_token_id=1, eos_token_id=None,
+        max_position_embeddings=512,
+    )  # fmt: skip
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def speeches(tmp_path_factory) -> Path:
+    """30 documents of 60 words, of 10 years."""
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for index in range(30):
+        ids = torch.randint(3, len(WORDS), (60,), generator=generator).tolist()
+        rows.append({"text": " ".join(WORDS[i] for i in ids), "year": 1990 + index % 10})
+    path = tmp_path_factory.mktemp("data") / "speeches.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return path
+
+
+def test_eval_of_teacher_and_student(kernelformer, decoder, speeches, tmp_path, capsys):
+    model = kf.convert(transformers.AutoModelForCausalLM.from_pretrained(decoder), "hedgehog", 16, window=4)
+    model.save_pretrained(tmp_path / "student")
+    transformers.AutoTokenizer.from_pretrained(decoder).save_pretrained(tmp_path / "student")
+    found = []
+    for name in (decoder, tmp_path / "student"):
+        assert kernelformer("eval", name, "--data", speeches, "--max-length", 32, "--json") == 0
+        found.append(json.loads(capsys.readouterr().out))
+    for result in found:
+        low, high = result["likelihood"]["perplexity_ci"]
+        assert low <= result["likelihood"]["perplexity"] <= high
+        assert result["recall"]["distances"] == [32, 64, 128, 256, 512]
+    assert found[0]["likelihood"]["tokens"] == found[1]["likelihood"]["tokens"]
+    assert found[0]["likelihood"]["perplexity"] != found[1]["likelihood"]["perplexity"]
+    assert kernelformer("eval", decoder, speeches, "--max-length", 32) == 0
+    assert "next token right" in capsys.readouterr().out
+
+
+def test_generate_streams_and_repeats_itself(kernelformer, decoder, capsys):
+    texts = []
+    for arguments in (["--temperature", 1], ["--temperature", 1], ["--temperature", 1, "--seed", 5], []):
+        assert kernelformer("generate", decoder, "--prompt", "the state of", "--max-new-tokens", 20, *arguments) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+    assert len(texts[3].split()) > 3
+    assert set(texts[3].split()) <= set(WORDS)
+
+
+def test_what_is_no_decoder_is_refused(kernelformer, encoder, decoder, speeches, capsys):
+    assert kernelformer("eval", encoder, "--data", speeches) == 2
+    assert "no decoder" in capsys.readouterr().err
+    assert kernelformer("generate", encoder, "--prompt", "a") == 2
+    assert "no decoder" in capsys.readouterr().err
+    assert kernelformer("generate", decoder, "--prompt", "") == 2
+    assert "prompt is empty" in capsys.readouterr().err
+    assert kernelformer("generate", decoder, "--prompt", "a", "--temperature", -1) == 2
+    assert "temperature" in capsys.readouterr().err
+
+
+def test_import_gguf_refuses_what_is_no_gguf_file(kernelformer, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert kernelformer("import-gguf", tmp_path / "absent.gguf", "-o", out) == 2
+    assert "no such file" in capsys.readouterr().err
+    wrong = tmp_path / "model.gguf"
+    wrong.write_bytes(b"PK\x03\x04 a pickle, perhaps")
+    assert kernelformer("import-gguf", wrong, "-o", out) == 2
+    assert "no GGUF file" in capsys.readouterr().err
+    wrong.write_bytes(b"GGUF" + bytes(50))
+    assert kernelformer("import-gguf", wrong, "-o", out) == 2
+    assert not out.exists()
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "file").touch()
+    assert kernelformer("import-gguf", wrong, "-o", taken) == 2
+    assert "is there already" in capsys.readouterr().err
