@@ -40,7 +40,9 @@ def import_gguf(source: str | Path, folder: str | Path, *, dtype: torch.dtype = 
         model = AutoModelForCausalLM.from_pretrained(**names, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(**names)
     except ImportError as error:
-        raise KernelformerError(f"reading GGUF needs the package gguf ({error}): pip install "kernelformer[gguf]"") from error
+        raise KernelformerError(
+            f"reading GGUF needs the package gguf ({error}): pip install 'kernelformer[gguf]'"
+        ) from error
     except (ValueError, OSError, KeyError) as error:
         raise KernelformerError(f"{source} could not be read: {str(error).splitlines()[0]}") from error
     plain = {key: value for key, value in model.config.to_dict().items() if key != "quantization_config"}
