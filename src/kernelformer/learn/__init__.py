@@ -16,18 +16,23 @@ from kernelformer.learn.energy import (
     class_targets,
     pair_alignment,
     sign_targets,
+    target_alignment,
 )
 from kernelformer.learn.langevin import Ball, Box, Dynamics, Langevin, measure_distance, resample
 from kernelformer.learn.objectives import OutputError, WeightCrossEntropy
+from kernelformer.learn.particles import AlignedOutputs, AlignSchedule, align, alignment_energies, particles_of
 from kernelformer.learn.statistics import gather_moments, start_from_data
 
 if TYPE_CHECKING:
+    from kernelformer.learn.classify import align_and_train, train_classifier
     from kernelformer.learn.distill import distill, layer_errors
     from kernelformer.learn.finetune import FINETUNE_MODES, finetune
-    from kernelformer.learn.trainer import Schedule
+    from kernelformer.learn.trainer import Schedule, Selection
 
 __all__ = [
     "FINETUNE_MODES",
+    "AlignSchedule",
+    "AlignedOutputs",
     "Ball",
     "Box",
     "Dynamics",
@@ -36,7 +41,11 @@ __all__ = [
     "OutputError",
     "Riesz",
     "Schedule",
+    "Selection",
     "WeightCrossEntropy",
+    "align",
+    "align_and_train",
+    "alignment_energies",
     "autograd_drift",
     "center",
     "class_targets",
@@ -46,17 +55,23 @@ __all__ = [
     "layer_errors",
     "measure_distance",
     "pair_alignment",
+    "particles_of",
     "resample",
     "sign_targets",
     "start_from_data",
+    "target_alignment",
+    "train_classifier",
 ]
 
 _HOMES = {
     "FINETUNE_MODES": "kernelformer.learn.finetune",
     "Schedule": "kernelformer.learn.trainer",
+    "Selection": "kernelformer.learn.trainer",
+    "align_and_train": "kernelformer.learn.classify",
     "distill": "kernelformer.learn.distill",
     "finetune": "kernelformer.learn.finetune",
     "layer_errors": "kernelformer.learn.distill",
+    "train_classifier": "kernelformer.learn.classify",
 }
 
 

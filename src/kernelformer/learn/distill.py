@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -12,10 +10,11 @@ from torch import Tensor, nn
 
 from kernelformer.attention import KernelAttention, LayerCall
 from kernelformer.errors import KernelformerError
+from kernelformer.learn.freezing import checkpoints, only_trainable
 from kernelformer.learn.objectives import OutputError, squared_errors
 from kernelformer.learn.trainer import Batch, Schedule, fit
 
-__all__ = ["checkpoints", "distill", "layer_errors", "only_trainable"]
+__all__ = ["distill", "layer_errors"]
 
 
 def distill(
@@ -74,27 +73,3 @@ def layer_errors(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> l
         sums = torch.stack([value for value in outputs.attentions if value is not None]).double()
         total = sums if total is None else total + sums
     return [] if total is None else (total[:, 0] / total[:, 1]).tolist()
-
-
-@contextmanager
-def only_trainable(model: nn.Module, parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Freeze all but ``parameters``; restore every ``requires_grad`` afterwards."""
-    chosen = {id(parameter) for parameter in parameters}
-    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    for parameter, _ in before:
-        parameter.requires_grad_(id(parameter) in chosen)
-    try:
-        yield
-    finally:
-        for parameter, required in before:
-            parameter.requires_grad_(required)
-
-
-@contextmanager
-def checkpoints(folder: str | Path | None) -> Iterator[Path]:
-    """The folder for checkpoints; None is one that is gone afterwards."""
-    if folder is not None:
-        yield Path(folder)
-        return
-    with tempfile.TemporaryDirectory() as kept:
-        yield Path(kept)

@@ -28,6 +28,7 @@ __all__ = [
     "class_targets",
     "pair_alignment",
     "sign_targets",
+    "target_alignment",
 ]
 
 
@@ -73,6 +74,36 @@ def pair_alignment(features: Tensor, targets: Tensor) -> Tensor:
     everything = (features.mT @ targets).square().sum((-2, -1))
     same = (features.square().sum(-1) * targets.square().sum(-1)).sum(-1)
     return (everything - same) / _pairs(targets)
+
+
+def target_alignment(features: Tensor, targets: Tensor) -> Tensor:
+    """Σ_ij K_ij L_ij / (‖K‖ ‖L‖) of K_ij = φ_i·φ_j and L_ij = t_i·t_j, both centred: 0 to 1, whatever their scales.
+
+    Unlike ``pair_alignment`` its value on a batch is biased, and it does not grow with the features.
+
+    Args:
+        features: φ(x_i), [..., n, M].
+        targets: t_i, [n, C]; centred here.
+
+    Returns:
+        [...]; 0 where the features or the targets do not vary. The energy is its negative.
+
+    Raises:
+        ShapeError: the rows differ in number, or are fewer than two.
+
+    References:
+        Cortes et al. 2012, arXiv 1203.0550; Badiei Khuzani et al. 2026, arXiv 2607.23869, appendix C.4.
+    """
+    _check_rows(features, targets)
+    features = features - features.mean(-2, keepdim=True)
+    targets = center(targets.to(features))
+    gram = features @ features.mT
+    size = gram.square().sum((-2, -1)) * (targets.mT @ targets).square().sum()
+    # Where nothing varies the ratio is 0 / 0, and its gradient must not be NaN.
+    varies = size > 0.0
+    return (
+        torch.where(varies, (features.mT @ targets).square().sum((-2, -1)), 0.0) / torch.where(varies, size, 1.0).sqrt()
+    )
 
 
 @dataclass(frozen=True, eq=False)

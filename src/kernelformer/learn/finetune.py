@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from kernelformer.attention import KernelAttention
 from kernelformer.errors import KernelformerError
-from kernelformer.learn.distill import checkpoints, only_trainable
+from kernelformer.learn.freezing import checkpoints, only_trainable
 from kernelformer.learn.trainer import Batch, Schedule, fit
 
 __all__ = ["FINETUNE_MODES", "finetune"]

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
-__all__ = ["Batch", "Schedule", "fit", "wants_bfloat16"]
+__all__ = ["Batch", "Schedule", "Selection", "fit", "wants_bfloat16"]
 
 Batch = Mapping[str, Tensor]
 
@@ -45,6 +45,22 @@ class Schedule:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which weights of a training are kept: those that score highest.
+
+    Attributes:
+        score: of the model, in eval mode, without gradients; higher is better, for example validation accuracy.
+        every: steps between two looks; checkpoints are written then, whatever ``Schedule.save_steps``.
+    """
+
+    score: Callable[[nn.Module], float]
+    every: int
+
+
+_SCORE = "eval_score"
+
+
 def fit(
     model: nn.Module,
     batches: Sequence[Batch],
@@ -53,10 +69,14 @@ def fit(
     parameters: Sequence[dict[str, Any]],
     folder: Path,
     label: str,
+    *,
+    selection: Selection | None = None,
+    dropout: bool = False,
 ) -> list[tuple[int, float]]:
     """Train ``parameters`` (optimiser groups) of ``model``, going on from a checkpoint in ``folder`` if there is one.
 
-    Batches are taken in their order, again from the start where there are fewer than steps.
+    Batches are taken in their order, again from the start where there are fewer than steps. With ``selection`` the
+    model ends at the weights that scored best. ``dropout`` is left out unless asked for.
 
     Returns:
         (step, mean loss since the entry before), about 50 of them.
@@ -66,12 +86,16 @@ def fit(
     )
     trainer = _LossTrainer(
         model=model,
-        args=_arguments(schedule, folder),
+        args=_arguments(schedule, folder, selection),
         train_dataset=_Batches(batches),
+        # Never looked at: ``evaluate`` below calls the score. Trainer wants one all the same.
+        eval_dataset=None if selection is None else _Batches(batches),
         data_collator=_only_item,
         optimizers=(optimizer, None),
     )
     trainer.loss_function = loss
+    trainer.selection = selection
+    trainer.dropout = dropout
     trainer.bfloat16 = wants_bfloat16(schedule.precision)
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
@@ -103,19 +127,30 @@ class _Batches(Dataset[Batch]):
 
 
 class _LossTrainer(Trainer):
-    """A Trainer whose loss is ``loss_function``, without dropout: the teacher has none either."""
+    """A Trainer whose loss is ``loss_function``, and whose evaluation is the score of a selection."""
 
     loss_function: Callable[[nn.Module, Batch], Tensor]
+    selection: Selection | None
+    dropout: bool
     bfloat16: bool
 
     def compute_loss(
         self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        model.eval()
+        model.train(self.dropout)
         # Not left to accelerate: it wraps model.forward for good, and a second training of the same model not at all.
         device = next(model.parameters()).device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=self.bfloat16):
             return self.loss_function(model, inputs)
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        assert self.selection is not None and self.model is not None
+        self.model.eval()
+        with torch.no_grad():
+            metrics = {_SCORE: self.selection.score(self.model)}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         return SequentialSampler(self.train_dataset)  # type: ignore[arg-type]
@@ -139,7 +174,8 @@ class _Bar(ProgressCallback):
             self.training_bar.set_postfix(loss=f"{float(logs['loss']):.4f}")
 
 
-def _arguments(schedule: Schedule, folder: Path) -> TrainingArguments:
+def _arguments(schedule: Schedule, folder: Path, selection: Selection | None) -> TrainingArguments:
+    every = None if selection is None else min(selection.every, schedule.steps)
     return TrainingArguments(
         output_dir=str(folder),
         max_steps=schedule.steps,
@@ -148,7 +184,12 @@ def _arguments(schedule: Schedule, folder: Path) -> TrainingArguments:
         lr_scheduler_type="linear",
         max_grad_norm=schedule.max_grad_norm,
         logging_steps=max(1, schedule.steps // 50),
-        save_steps=schedule.save_steps,
+        save_steps=schedule.save_steps if every is None else every,
+        eval_strategy="no" if every is None else "steps",
+        eval_steps=every,
+        load_best_model_at_end=every is not None,
+        metric_for_best_model=None if every is None else _SCORE,
+        greater_is_better=None if every is None else True,
         save_total_limit=1,
         seed=schedule.seed,
         use_cpu=not torch.cuda.is_available(),

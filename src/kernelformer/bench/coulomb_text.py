@@ -1,0 +1,305 @@
+"""Kernels learned as particles against frozen ones and softmax: a small classifier of film reviews, from scratch.
+
+Every row trains the paper's two-layer encoder on the same texts. "vanilla" rows freeze the random particles that a
+kernel starts with; "kernel" rows first move them (phase A), then freeze them; all else of a pair is the same, the seed
+of every draw included. The split is by film and the same for all seeds, so that runs pair text by text; weights are
+selected by accuracy on validation texts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import metadata
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from kernelformer.bench.rows import Rows
+from kernelformer.hf import BertForMeanClassification, convert
+from kernelformer.learn.classify import train_classifier
+from kernelformer.learn.energy import Riesz
+from kernelformer.learn.langevin import Ball, Dynamics
+from kernelformer.learn.particles import AlignedOutputs, AlignSchedule, align
+from kernelformer.learn.trainer import Schedule, Selection
+from kernelformer.tasks.batches import TokenisedTexts, tokenise
+from kernelformer.tasks.labelled import LabelledBatches, class_names, class_numbers, predict_probabilities
+from kernelformer.tasks.metrics import classifier_metrics
+from kernelformer.tasks.packaged import rotten_tomatoes, small_encoder
+from kernelformer.tasks.text import split
+
+__all__ = ["ROWS", "SCALES", "Row", "Scale", "build_classifier", "run_study", "scale_settings"]
+
+_SPLIT_SEED: Final = 0
+
+
+class Row(NamedTuple):
+    """One classifier: its kernel, whether Q = K = reshape(x), whether phase A moves the particles.
+
+    ``paper`` is the accuracy that the paper reports on its own split of Rotten Tomatoes.
+    """
+
+    name: str
+    kernel: str
+    shared_qk: bool
+    aligned: bool
+    paper: float | None
+
+
+def _pair(kernel: str, vanilla: float, learned: float) -> list[Row]:
+    return [
+        Row(f"vanilla {kernel}", kernel, True, False, vanilla),
+        Row(f"kernel {kernel}", kernel, True, True, learned),
+    ]
+
+
+ROWS: Final = (
+    Row("softmax", "softmax", False, False, 0.6801),
+    Row("softmax, q = k = x", "softmax", True, False, None),
+    Row("performer", "favor", False, False, 0.6642),
+    *_pair("favor", 0.7083, 0.6848),
+    *_pair("elu_projected", 0.6895, 0.7148),
+    *_pair("softplus", 0.7036, 0.7017),
+    *_pair("sigmoid2", 0.7026, 0.6876),
+    *_pair("softmaxfeat", 0.6782, 0.7167),
+    *_pair("cos2", 0.6876, 0.7092),
+    *_pair("porf_softplus", 0.6839, 0.6989),
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The sizes and rates of a study.
+
+    Attributes:
+        train_texts: at most; None is all but those held out.
+        validation_texts, test_texts: held out, by film.
+        vocabulary: word pieces, trained on the training texts; None is BERT's 30,522.
+        max_length: tokens a text is cut to.
+        width, feed_forward: of the two layers of two heads.
+        num_features: particles a head.
+        epochs, batch_size, learning_rate, warmup: of phase B.
+        align_epochs: of phase A.
+        dynamics, objective, also: what phase A does.
+    """
+
+    train_texts: int | None
+    validation_texts: int
+    test_texts: int
+    vocabulary: int | None
+    max_length: int
+    width: int
+    feed_forward: int
+    num_features: int
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    warmup: float
+    align_epochs: int
+    dynamics: Dynamics
+    objective: AlignedOutputs
+    also: str = "nothing"
+
+
+PAPER_DYNAMICS: Final = Dynamics(
+    step_size=2e-3,
+    inverse_temperature=50.0,
+    repulsion=Riesz(0.0),
+    repulsion_weight=1e-3,
+    domain=Ball(1.5),
+    max_drift=10.0,
+)
+"""Appendix of arXiv 2607.23869: SGLD of step 2e-3 and β = 50, logarithmic repulsion, norms of at most 1.5."""
+
+SCALES: Final = {
+    "small": Scale(
+        train_texts=6000,
+        validation_texts=1200,
+        test_texts=2400,
+        vocabulary=6000,
+        max_length=24,
+        width=128,
+        feed_forward=256,
+        num_features=64,
+        epochs=2,
+        batch_size=64,
+        learning_rate=1e-3,
+        warmup=0.05,
+        align_epochs=1,
+        dynamics=Dynamics(10.0, 1e6, Riesz(0.0), 1e-3, Ball(12.0), 0.1),
+        objective=AlignedOutputs(normalised=True),
+    ),
+    "paper": Scale(
+        train_texts=None,
+        validation_texts=1066,
+        test_texts=1066,
+        vocabulary=None,
+        max_length=128,
+        width=128,
+        feed_forward=256,
+        num_features=256,
+        epochs=10,
+        batch_size=64,
+        learning_rate=2e-4,
+        warmup=0.0,
+        align_epochs=10,
+        dynamics=PAPER_DYNAMICS,
+        objective=AlignedOutputs(),
+    ),
+}
+
+
+class _Part(NamedTuple):
+    tokens: TokenisedTexts
+    labels: list[int]
+
+
+class _Texts(NamedTuple):
+    tokenizer: PreTrainedTokenizerBase
+    train: _Part
+    validation: _Part
+    test: _Part
+
+
+def run_study(
+    scale: Scale, seeds: int, kept: Rows, *, rows: Sequence[Row] = ROWS, say: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
+    """Train every row with every seed, but for the runs that ``kept`` holds already.
+
+    Returns:
+        {"settings", "seeds", "texts", "machine", "versions", "labels": [n] of the test texts, "runs": [a record a
+        run]}; a record holds "row", "seed", "metrics", "positive" ([n], the probability of the second class),
+        "validation" (accuracy after each epoch), "seconds" (of the CPU) and, where particles moved, "energies"
+        ((step, energy)).
+    """
+    texts = _read_texts(scale)
+    records = []
+    wanted = [(row, seed) for seed in range(seeds) for row in rows]
+    for number, (row, seed) in enumerate(wanted, 1):
+        done = kept.get(f"{row.name}, {seed}", partial(_run, row, seed, scale, texts))
+        records.append(done)
+        say(
+            f"[{number}/{len(wanted)}] {row.name}, seed {seed}: test accuracy {done['metrics']['accuracy']:.4f}, "
+            f"{sum(done['seconds'].values()):.0f} s"
+        )
+    return {
+        "settings": scale_settings(scale),
+        "seeds": seeds,
+        "texts": {name: len(getattr(texts, name).labels) for name in ("train", "validation", "test")},
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "versions": {name: metadata.version(name) for name in ("torch", "transformers", "scikit-learn")},
+        "labels": texts.test.labels,
+        "runs": records,
+    }
+
+
+def scale_settings(scale: Scale) -> dict[str, Any]:
+    """All of a scale, for JSON."""
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(scale)))
+    return settings
+
+
+def build_classifier(
+    vocabulary: int, labels: int, *, width: int = 128, feed_forward: int = 256, max_length: int = 128, seed: int = 0
+) -> BertForMeanClassification:
+    """The paper's encoder, fresh: two layers of two heads, mean pooling; softmax attention until it is converted."""
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=feed_forward,
+        max_position_embeddings=max_length,
+    )
+    config.num_labels = labels
+    # transformers draws weights from the global generator.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return BertForMeanClassification(config)
+
+
+def _run(row: Row, seed: int, scale: Scale, texts: _Texts) -> dict[str, Any]:
+    model = _model(row, seed, scale, texts)
+    seconds: dict[str, float] = {}
+    energies: list[tuple[int, float]] = []
+    if row.aligned:
+        begin = time.process_time()
+        batches = _batches(texts, scale, scale.align_epochs, seed)
+        length = AlignSchedule(steps=len(batches), also=scale.also, seed=seed)
+        energies = align(model, batches, scale.dynamics, length, objective=scale.objective)
+        seconds["align"] = time.process_time() - begin
+    begin = time.process_time()
+    batches = _batches(texts, scale, scale.epochs, seed)
+    scores: list[float] = []
+
+    def score(model: Any) -> float:
+        found = predict_probabilities(model, texts.validation.tokens, texts.tokenizer)
+        scores.append(float((found.argmax(1) == np.asarray(texts.validation.labels)).mean()))
+        return scores[-1]
+
+    schedule = Schedule(
+        steps=len(batches),
+        learning_rate=scale.learning_rate,
+        betas=(0.9, 0.999),
+        warmup=scale.warmup,
+        precision="float32",
+        seed=seed,
+    )
+    train_classifier(model, batches, schedule, selection=Selection(score, len(batches) // scale.epochs))
+    seconds["train"] = time.process_time() - begin
+    probabilities = predict_probabilities(model, texts.test.tokens, texts.tokenizer)
+    return {
+        "row": row.name,
+        "seed": seed,
+        "metrics": classifier_metrics(probabilities, texts.test.labels),
+        "validation": scores,
+        "seconds": seconds,
+        "energies": energies,
+        "positive": [round(value, 6) for value in probabilities[:, 1].tolist()],
+    }
+
+
+def _model(row: Row, seed: int, scale: Scale, texts: _Texts) -> PreTrainedModel:
+    model = build_classifier(
+        len(texts.tokenizer),
+        2,
+        width=scale.width,
+        feed_forward=scale.feed_forward,
+        max_length=scale.max_length,
+        seed=seed,
+    )
+    # Frozen in both rows of a pair: phase A moves what the optimiser of phase B never sees.
+    options = {} if row.kernel in ("softmax", "favor") else {"trainable": False}
+    width = None if row.kernel == "softmax" else scale.num_features
+    # Layer i draws from seed + i, so seeds must not be neighbours.
+    return convert(model, row.kernel, width, options=options, shared_qk=row.shared_qk, seed=1000 * seed)
+
+
+def _batches(texts: _Texts, scale: Scale, epochs: int, seed: int) -> LabelledBatches:
+    steps = epochs * math.ceil(len(texts.train.labels) / scale.batch_size)
+    return LabelledBatches(
+        texts.train.tokens, texts.train.labels, texts.tokenizer, scale.batch_size, steps=steps, seed=seed
+    )
+
+
+def _read_texts(scale: Scale) -> _Texts:
+    rest, test = split(rotten_tomatoes(), held_out=scale.test_texts, seed=_SPLIT_SEED)
+    train, validation = split(rest, held_out=scale.validation_texts, seed=_SPLIT_SEED)
+    if scale.train_texts is not None:
+        train = train.sample(scale.train_texts, seed=_SPLIT_SEED)
+    tokenizer: Any = AutoTokenizer.from_pretrained(small_encoder())
+    if scale.vocabulary is not None:
+        tokenizer = tokenizer.train_new_from_iterator(train.texts, scale.vocabulary, show_progress=False)
+    names = class_names(train.labels or ())
+    parts = [
+        _Part(tokenise(tokenizer, part.texts, scale.max_length), class_numbers(part.labels or (), names))
+        for part in (train, validation, test)
+    ]
+    return _Texts(tokenizer, *parts)

@@ -1,0 +1,97 @@
+"""The study of learned kernels on texts, on a tiny corpus: pairs differ in phase A alone; finished runs are kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+pytest.importorskip("sklearn")
+transformers = pytest.importorskip("transformers")
+
+import kernelformer as kf  # noqa: E402
+from kernelformer.bench import coulomb_text  # noqa: E402
+from kernelformer.bench.coulomb_tables import metrics_markdown, pairs_markdown, summarise  # noqa: E402
+from kernelformer.bench.coulomb_text import ROWS, SCALES, build_classifier, run_study, scale_settings  # noqa: E402
+from kernelformer.bench.rows import Rows  # noqa: E402
+from kernelformer.tasks.text import Corpus  # noqa: E402
+
+WORDS = ["a", "film", "bad", "good", "dull", "fine", "plot", "the", "actor", "scene", "long", "short"]
+TINY = dataclasses.replace(
+    SCALES["small"],
+    train_texts=60,
+    validation_texts=20,
+    test_texts=40,
+    vocabulary=None,
+    width=16,
+    feed_forward=16,
+    num_features=8,
+    epochs=1,
+    batch_size=16,
+    learning_rate=1e-2,
+)
+FEW = tuple(row for row in ROWS if row.name == "softmax" or row.kernel == "softmaxfeat")
+
+
+@pytest.fixture(autouse=True)
+def corpus(monkeypatch, tmp_path):
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+    transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randint(len(WORDS), (140, 6), generator=generator).tolist()
+    texts = tuple(" ".join([*(WORDS[i] for i in row), "good" if n % 2 else "bad"]) for n, row in enumerate(drawn))
+    labels = tuple("fresh" if n % 2 else "rotten" for n in range(140))
+    films = tuple(str(n % 35) for n in range(140))
+    monkeypatch.setattr(coulomb_text, "rotten_tomatoes", lambda: Corpus(texts, labels, films, ("made",)))
+    monkeypatch.setattr(coulomb_text, "small_encoder", lambda: folder)
+
+
+def kept(path):
+    return Rows(path / "study.rows.jsonl", scale_settings(TINY))
+
+
+def test_runs_are_kept_and_summed_up(tmp_path, monkeypatch):
+    study = run_study(TINY, 2, kept(tmp_path), rows=FEW)
+    assert [run["row"] for run in study["runs"][:3]] == ["softmax", "vanilla softmaxfeat", "kernel softmaxfeat"]
+    assert [bool(run["energies"]) for run in study["runs"][:3]] == [False, False, True]
+    monkeypatch.setattr(coulomb_text, "_run", lambda *_: pytest.fail("a finished run was run again"))
+    assert json.loads(json.dumps(run_study(TINY, 2, kept(tmp_path), rows=FEW))) == json.loads(json.dumps(study))
+    summary = json.loads(json.dumps(summarise(study, FEW)))
+    assert summary["best"] == "kernel softmaxfeat"
+    accuracy = [run["metrics"]["accuracy"] for run in study["runs"]]
+    gain = (accuracy[2] + accuracy[5] - accuracy[1] - accuracy[4]) / 2
+    assert summary["pairs"][0]["vanilla"]["accuracy"] == pytest.approx(gain)
+    assert "**kernel softmaxfeat**" in metrics_markdown(summary)
+    assert "+3.8" in pairs_markdown(summary)
+
+
+def _run(folder):
+    folder.mkdir()
+    return run_study(TINY, 1, kept(folder), rows=FEW[2:])["runs"][0]
+
+
+def test_the_same_seed_gives_the_same_run(tmp_path):
+    first, second = (_run(tmp_path / name) for name in ("one", "two"))
+    assert first["positive"] == second["positive"]
+
+
+def test_a_pair_starts_alike():
+    """Same weights, same particles: only what phase A does tells the two rows apart."""
+    texts = coulomb_text._read_texts(TINY)
+    one, two = (coulomb_text._model(row, 3, TINY, texts).state_dict() for row in FEW[1:])
+    assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+    other = coulomb_text._model(FEW[1], 4, TINY, texts).state_dict()
+    assert not any(torch.equal(one[name], other[name]) for name in one if name.endswith("omega"))
+
+
+def test_the_paper_scale_is_the_papers():
+    scale = SCALES["paper"]
+    assert (scale.width, scale.feed_forward, scale.num_features, scale.max_length) == (128, 256, 256, 128)
+    assert (scale.epochs, scale.align_epochs, scale.learning_rate, scale.batch_size) == (10, 10, 2e-4, 64)
+    assert scale.vocabulary is None and scale.dynamics.domain == kf.learn.Ball(1.5)
+    assert len(ROWS) == 17
+    assert build_classifier(30_522, 2).config.num_attention_heads == 2
