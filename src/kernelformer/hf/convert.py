@@ -20,7 +20,7 @@ from kernelformer.hf.sites import AttentionSite, find_sites
 __all__ = ["FORMAT", "attach", "convert"]
 
 FORMAT = 2
-"""Format number of ``config.kernelized``; a reader refuses a newer one. 2 has the window and shared_qk, which 1 lacks."""
+"""Format number of ``config.kernelized``; a reader refuses a newer one. 2 has window and shared_qk, which 1 lacks."""
 
 
 def convert(

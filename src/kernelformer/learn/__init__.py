@@ -25,8 +25,8 @@ from kernelformer.learn.statistics import gather_moments, start_from_data
 
 if TYPE_CHECKING:
     from kernelformer.learn.classify import align_and_train, train_classifier
-    from kernelformer.learn.distill import distill, layer_errors
-    from kernelformer.learn.finetune import FINETUNE_MODES, finetune
+    from kernelformer.learn.distillation import distill, layer_errors
+    from kernelformer.learn.finetuning import FINETUNE_MODES, finetune
     from kernelformer.learn.trainer import Schedule, Selection
 
 __all__ = [
@@ -64,13 +64,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FINETUNE_MODES": "kernelformer.learn.finetune",
+    "FINETUNE_MODES": "kernelformer.learn.finetuning",
     "Schedule": "kernelformer.learn.trainer",
     "Selection": "kernelformer.learn.trainer",
     "align_and_train": "kernelformer.learn.classify",
-    "distill": "kernelformer.learn.distill",
-    "finetune": "kernelformer.learn.finetune",
-    "layer_errors": "kernelformer.learn.distill",
+    "distill": "kernelformer.learn.distillation",
+    "finetune": "kernelformer.learn.finetuning",
+    "layer_errors": "kernelformer.learn.distillation",
     "train_classifier": "kernelformer.learn.classify",
 }
 
