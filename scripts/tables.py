@@ -14,10 +14,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import kernelformer as kf
+from kernelformer.bench.coulomb_report import budget_markdown, claims_markdown, noise_markdown, weights_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD_DIM = NUM_FEATURES = 64
@@ -94,9 +96,23 @@ def anisotropy_table() -> str:
     return anisotropy_markdown(rows, 256) + "\n"
 
 
+def synthetic_table(markdown: Callable[[Any], str]) -> Callable[[], str]:
+    """A table of `kernelformer reproduce coulomb-synthetic`, from its copy in docs/results."""
+
+    def table() -> str:
+        return markdown(json.loads((ROOT / "docs/results/coulomb-synthetic.json").read_text(encoding="utf-8"))) + "\n"
+
+    return table
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "anisotropy": anisotropy_table,
     "demo": demo_table,
+    "coulomb-synthetic-accuracy": synthetic_table(lambda study: noise_markdown(study, "accuracy")),
+    "coulomb-synthetic-budget": synthetic_table(budget_markdown),
+    "coulomb-synthetic-claims": synthetic_table(claims_markdown),
+    "coulomb-synthetic-f1": synthetic_table(lambda study: noise_markdown(study, "f1")),
+    "coulomb-synthetic-weights": synthetic_table(weights_markdown),
     "kernels": kernels_table,
     "starters": lambda: kernels_table(STARTERS),
 }

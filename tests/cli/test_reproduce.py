@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kernelformer as kf
+from kernelformer.bench import coulomb_report, coulomb_synthetic
 from kernelformer.cli.claims import CLAIMS, Claim
 from kernelformer.cli.reproduce import reproduce
 
@@ -43,3 +44,19 @@ def test_refusals(runs, tmp_path):
     with pytest.raises(kf.KernelformerError, match="no scale 'huge'; there are: small, paper"):
         reproduce("told", str(tmp_path), 3, "huge")
     assert runs == []
+
+
+def test_the_synthetic_study_is_written_and_its_rows_forgotten(tmp_path, monkeypatch, capsys):
+    def measure(seeds, name, size, rows, say):
+        assert (seeds, name, size) == (3, "paper", coulomb_synthetic.SCALES["paper"])
+        rows.get("a", lambda: {"value": 1})
+        assert (tmp_path / "coulomb-synthetic.rows.jsonl").is_file()
+        return {"scale": name}
+
+    monkeypatch.setattr(coulomb_synthetic, "measure_synthetic", measure)
+    monkeypatch.setattr(coulomb_report, "synthetic_markdown", lambda study: f"tables of {study['scale']}")
+    monkeypatch.setattr(coulomb_report, "synthetic_plots", lambda study: {"f1": "<svg/>"})
+    reproduce("coulomb-synthetic", str(tmp_path), 3, "paper")
+    assert capsys.readouterr().out == "tables of paper\n"
+    written = sorted(path.name for path in tmp_path.iterdir())
+    assert written == ["coulomb-synthetic-f1.svg", "coulomb-synthetic.json"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelformer.tasks.intervals import bootstrap_interval, mcnemar_p, wilson_interval
+from kernelformer.tasks.intervals import bootstrap_interval, mcnemar_p, mean_interval, wilson_interval
 
 
 def test_bootstrap_is_the_normal_interval_for_many_values() -> None:
@@ -34,3 +34,11 @@ def test_mcnemar_counts_only_where_one_alone_is_right() -> None:
     second = np.array([True] * 50 + [False] * 8 + [True] * 2)
     # Two-sided binomial of 2 in 10.
     assert mcnemar_p(first, second) == pytest.approx(2 * (1 + 10 + 45) / 1024)
+
+
+def test_the_mean_of_few_values_is_student_s() -> None:
+    """1, 2, 3: the mean 2, its error 1/√3, t at 2 degrees of freedom 4.3027."""
+    assert mean_interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-4)
+    samples = np.random.default_rng(0).normal(1.0, 2.0, (2000, 5))
+    held = [low <= 1.0 <= high for low, high in map(mean_interval, samples)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.02)

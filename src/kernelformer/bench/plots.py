@@ -20,7 +20,18 @@ from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatt
 
 from kernelformer.bench.record import LayerError
 
-__all__ = ["Line", "plot_cosines", "plot_errors", "plot_losses", "plot_scaling"]
+__all__ = [
+    "Banded",
+    "Line",
+    "plot_bands",
+    "plot_conditions",
+    "plot_cosines",
+    "plot_errors",
+    "plot_losses",
+    "plot_ranking",
+    "plot_scaling",
+    "standalone",
+]
 
 # Stand-ins that matplotlib writes into the SVG, and what they become.
 _INK, _FAINT, _SOFTMAX, _KERNEL, _THIRD = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
@@ -55,8 +66,14 @@ _STYLE: Final[Any] = {
 # Narrow, because a telephone shows it some 350 pixels wide and the letters must stay readable.
 _SIZE: Final = (4.1, 2.8)
 
+_PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+_DASHES: Final = ("-", "--", "-.", ":", "-", "--", "-.", ":")
+
 Line = Sequence[tuple[float, float]]
 """Points (x, y)."""
+
+Banded = tuple[str, Sequence[tuple[float, float] | None]]
+"""A name and points (mean, half of the band)."""
 
 
 def plot_errors(layers: Sequence[LayerError]) -> str:
@@ -158,8 +175,7 @@ def plot_conditions(lines: Sequence[tuple[str, Line]], ylabel: str) -> str:
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(_SIZE[0], 3.6), layout="constrained")
         axes = figure.add_subplot()
-        colours = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
-        for (name, points), colour, marker in zip(lines, colours, "osD^vP*X", strict=False):
+        for (name, points), colour, marker in zip(lines, _PALETTE, "osD^vP*X", strict=False):
             axes.plot(*zip(*points, strict=True), label=name, color=colour, marker=marker, ms=4.5, lw=1.4)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_locator(FixedLocator([x for x, _ in lines[0][1]]))
@@ -169,6 +185,28 @@ def plot_conditions(lines: Sequence[tuple[str, Line]], ylabel: str) -> str:
         axes.set(xlabel="condition number of the covariance", ylabel=ylabel)
         figure.legend(loc="outside upper center", ncols=2, handlelength=2, columnspacing=1)
         return _svg(figure, ylabel)
+
+
+def plot_bands(lines: Sequence[Banded], ticks: Sequence[str], xlabel: str, ylabel: str) -> str:
+    """Shares with bands over equally spaced places, a line each with its name, colour, marker and dash, at most 8.
+
+    Args:
+        lines: a name, and for each place a mean and half the height of the band, or None where nothing was measured.
+            Bands end at 0.
+        ticks: names of the places.
+    """
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(5.0, 3.8), layout="constrained")
+        axes = figure.add_subplot()
+        for (name, points), colour, marker, dash in zip(lines, _PALETTE, "osD^vP*X", _DASHES, strict=False):
+            places = [place for place, point in enumerate(points) if point is not None]
+            means, halves = np.array([point for point in points if point is not None]).T
+            axes.fill_between(places, np.maximum(means - halves, 0.0), means + halves, color=colour, alpha=0.15, lw=0)
+            axes.plot(places, means, label=name, color=colour, marker=marker, ls=dash, ms=4.5, lw=1.4)
+        axes.set_xticks(range(len(ticks)), ticks)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        figure.legend(loc="outside upper center", ncols=2, handlelength=3, columnspacing=1)
+        return _svg(figure, f"{xlabel} {ylabel}")
 
 
 def standalone(svg: str) -> str:

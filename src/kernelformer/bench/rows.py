@@ -49,10 +49,10 @@ class Rows:
         for line in lines[1:]:
             self._rows.update(json.loads(line))
 
-    def get(self, key: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def get(self, key: str, measure: Callable[[], Mapping[str, Any]]) -> Any:
         """The row of ``key``, measured if it was not before."""
         if key not in self._rows:
-            self._rows[key] = measure()
+            self._rows[key] = dict(measure())
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({key: self._rows[key]}) + "\n")
         return self._rows[key]

@@ -66,6 +66,23 @@ def _anisotropy(run: Run) -> None:
         print(f"\n{width} features\n\n{anisotropy_markdown(rows, width)}")
 
 
+def _coulomb_synthetic(run: Run) -> None:
+    from dataclasses import asdict
+
+    from kernelformer.bench.coulomb_report import synthetic_markdown, synthetic_plots
+    from kernelformer.bench.coulomb_synthetic import SCALES, measure_synthetic
+    from kernelformer.bench.rows import Rows
+    from kernelformer.tasks.files import write_json
+
+    size = SCALES[run.scale]
+    rows = Rows(run.folder / f"{run.name}.rows.jsonl", {"seeds": run.seeds, **asdict(size)})
+    study = measure_synthetic(run.seeds, run.scale, size, rows, run.say)
+    write_json(run.folder / f"{run.name}.json", study)
+    run.write_plots(synthetic_plots(study))
+    rows.finish()
+    print(synthetic_markdown(study))
+
+
 def _coulomb_text(run: Run) -> None:
     import transformers
 
@@ -89,6 +106,12 @@ CLAIMS: dict[str, Claim] = {
         "DARKFormer: random features suffer from anisotropic inputs, and sampling that knows the covariance does not",
         seeds=16,
         measure=_anisotropy,
+    ),
+    "coulomb-synthetic": Claim(
+        "Coulomb: on a synthetic task, features learned as particles beat random and importance-sampled ones",
+        seeds=5,
+        measure=_coulomb_synthetic,
+        scales=("small", "paper"),
     ),
     "coulomb-text": Claim(
         "Coulomb: kernels of attention learned as particles classify film reviews better than frozen ones and softmax",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
+from scipy.stats import t as student_t
 
-__all__ = ["bootstrap_interval", "mcnemar_p", "wilson_interval"]
+__all__ = ["bootstrap_interval", "mcnemar_p", "mean_interval", "wilson_interval"]
 
 _RESAMPLES: Final = 2000
 
@@ -34,3 +37,10 @@ def mcnemar_p(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> float:
     if only_first + only_second == 0:
         return 1.0
     return float(binomtest(only_first, only_first + only_second, 0.5).pvalue)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Interval of the mean of two or more values, such as one a seed, by Student's t."""
+    found = np.asarray(values, dtype=np.float64)
+    half = float(student_t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / math.sqrt(len(found)))
+    return float(found.mean()) - half, float(found.mean()) + half
