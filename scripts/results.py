@@ -28,7 +28,7 @@ def copy_demo(run: Path) -> None:
 def copy_claims(run: Path) -> None:
     """Records and plots of the claims that `kernelformer reproduce` finished there."""
     for name in CLAIMS:
-        for path in [run / f"{name}.json", *run.glob(f"{name}-*.svg")]:
+        for path in [run / f"{name}.json", *run.glob(f"{name}-*.json"), *run.glob(f"{name}-*.svg")]:
             if path.is_file():
                 shutil.copyfile(path, RESULTS / path.name)
 
