@@ -74,6 +74,53 @@ def test_generate_streams_and_repeats_itself(kernelformer, decoder, capsys):
     assert set(texts[3].split()) <= set(WORDS)
 
 
+@pytest.mark.parametrize("window", [0, 8])
+def test_convert_evaluates_by_perplexity(kernelformer, decoder, speeches, tmp_path, window, capsys):
+    out = tmp_path / "out"
+    arguments = [
+        "convert", decoder, "--data", speeches, "-o", out, "--num-features", 16, "--max-length", 32, "--window", window,
+        "--distill-steps", 4, "--finetune-steps", 4, "--batch-size", 4, "--group-column", "year",
+    ]  # fmt: skip
+    assert kernelformer(*arguments, "--dry-run") == 0
+    assert "perplexity" in capsys.readouterr().out
+    assert not out.exists()
+    assert kernelformer(*arguments) == 0
+    assert "student over teacher" in capsys.readouterr().out
+    record = json.loads((out / "report.json").read_text())
+    assert record["evaluation"] is None
+    assert record["window"] == window
+    assert record["language"]["perplexity_by_stage"].keys() == {"start", "distilled", "finetuned"}
+    assert record["data"]["held_out_texts"] == 3
+    page = (out / "report.html").read_text()
+    assert "Prediction of text" in page
+    assert "Embeddings" not in page
+    student = kf.load(out)
+    assert type(student).__name__ == "LlamaForCausalLM"
+    assert all(kernel.window == window for kernel in kf.hf.kernels(student).values())
+    assert kernelformer("eval", out, speeches, "--max-length", 32, "--json") == 0
+
+
+def test_convert_judges_by_the_texts_that_were_named(kernelformer, decoder, speeches, tmp_path):
+    """A text that is on both sides is not trained on."""
+    lines = speeches.read_text().splitlines()
+    test = tmp_path / "test.jsonl"
+    test.write_text("\n".join(lines[:5]), encoding="utf-8")
+    out = tmp_path / "out"
+    code = kernelformer(
+        "convert", decoder, "--data", speeches, "--test-data", test, "-o", out, "--kernel", "elu", "--max-length", 32,
+        "--finetune", "none", "--distill-steps", 1,
+    )  # fmt: skip
+    assert code == 0
+    record = json.loads((out / "report.json").read_text())
+    assert record["data"]["train_texts"] == 25
+    assert record["data"]["held_out_texts"] == 5
+
+
+def test_compare_says_that_it_ranks_encoders(kernelformer, decoder, speeches, tmp_path, capsys):
+    assert kernelformer("compare", decoder, speeches, "-o", tmp_path / "out", "--kernels", "elu") == 2
+    assert "is a decoder" in capsys.readouterr().err
+
+
 def test_what_is_no_decoder_is_refused(kernelformer, encoder, decoder, speeches, capsys):
     assert kernelformer("eval", encoder, "--data", speeches) == 2
     assert "no decoder" in capsys.readouterr().err

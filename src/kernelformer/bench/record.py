@@ -10,11 +10,12 @@ from typing import Any, TypedDict
 
 from kernelformer.bench.cost import Cost
 from kernelformer.tasks.embedding import Agreement
+from kernelformer.tasks.language import Likelihood, Recall
 from kernelformer.tasks.probing import ProbeDifference
 
-__all__ = ["SCHEMA", "Data", "Evaluation", "LayerError", "Record"]
+__all__ = ["SCHEMA", "Data", "Evaluation", "LanguageEvaluation", "LayerError", "Record"]
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised when a key changes its meaning or goes away."""
 
 
@@ -61,10 +62,21 @@ class Evaluation(TypedDict):
     probe_train_texts: int | None
 
 
+class LanguageEvaluation(TypedDict):
+    """Held-out text, a decoder. perplexity_by_stage: stage -> perplexity of the first 32 blocks."""
+
+    teacher: Likelihood
+    student: Likelihood
+    perplexity_by_stage: dict[str, float]
+    teacher_recall: Recall
+    student_recall: Recall
+
+
 class Record(TypedDict):
     """One conversion.
 
-    teacher, student: model names or folders, as shown. kernel, num_features, options: the feature map.
+    teacher, student: model names or folders, as shown. kernel, num_features, options: the feature map. window: of
+    hybrid attention, 0 for none. evaluation: of an encoder, language: of a decoder; the other one is None.
     finetune: "none", "kernels", "qkv" or "all". layers, converted: attention layers, and how many were converted.
     parameters, kernel_parameters: of the student. versions: library -> version. machine: what it ran on, in words.
     losses: stage -> [[step, loss], ...]. seconds: step of the work -> seconds, in order.
@@ -75,6 +87,7 @@ class Record(TypedDict):
     kernel: str
     num_features: int
     options: dict[str, Any]
+    window: int
     seed: int
     finetune: str
     layers: int
@@ -85,7 +98,8 @@ class Record(TypedDict):
     machine: str
     data: Data
     per_layer: list[LayerError]
-    evaluation: Evaluation
+    evaluation: Evaluation | None
+    language: LanguageEvaluation | None
     losses: dict[str, list[tuple[int, float]]]
     cost: Cost | None
     seconds: dict[str, float]

@@ -19,7 +19,7 @@ from rich.table import Table
 from kernelformer.bench.attention import Timing
 from kernelformer.bench.memory import Memory
 from kernelformer.bench.plots import Line, plot_cosines, plot_errors, plot_losses, plot_scaling
-from kernelformer.bench.record import SCHEMA, Record
+from kernelformer.bench.record import SCHEMA, LanguageEvaluation, Record
 from kernelformer.bench.summary import format_count, summary_rows
 
 __all__ = ["render_html", "summary_table", "write_report"]
@@ -69,8 +69,11 @@ def render_html(record: Record) -> str:
 
 def _plots(record: Record) -> dict[str, Any]:
     """The SVG of every plot for which there are data, marked as safe to stand in the page."""
+    evaluation, language = record["evaluation"], record["language"]
     plots: dict[str, Any] = {
-        "cosines": Markup(plot_cosines(record["evaluation"]["agreement"]["cosines"])),
+        "cosines": None if evaluation is None else Markup(plot_cosines(evaluation["agreement"]["cosines"])),
+        "perplexities": None if language is None else _perplexity_plot(language),
+        "recall": None if language is None else _recall_plot(language),
         "errors": Markup(plot_errors(record["per_layer"])) if record["per_layer"] else None,
         "losses": {stage: Markup(plot_losses(stage, curve)) for stage, curve in record["losses"].items() if curve},
     }
@@ -91,6 +94,19 @@ def _time_plot(timings: list[Timing], crossover: float | None, unit: str) -> Mar
     softmax = [(row["length"], row["softmax_ms"]) for row in timings]
     kernel = [(row["length"], row["kernel_ms"]) for row in timings]
     return Markup(plot_scaling(softmax, kernel, unit, crossover))
+
+
+def _perplexity_plot(language: LanguageEvaluation) -> Markup:
+    lines = [[(first, value) for first, _, value in language[who]["buckets"]] for who in ("teacher", "student")]
+    return Markup(plot_scaling(lines[0], lines[1], "perplexity"))
+
+
+def _recall_plot(language: LanguageEvaluation) -> Markup | None:
+    sides = (language["teacher_recall"], language["student_recall"])
+    lines = [list(zip(side["distances"], (100 * x for x in side["accuracy"]), strict=True)) for side in sides]
+    if not all(lines) or min(value for line in lines for _, value in line) <= 0:
+        return None
+    return Markup(plot_scaling(lines[0], lines[1], "recalled, %"))
 
 
 def _memory_plot(timings: list[Timing], softmax: Memory, kernel: Memory, unit: str) -> Markup | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernelformer.bench.record import Record
+from kernelformer.tasks.probing import ProbeDifference
 
 __all__ = ["SummaryRow", "format_count", "summary_rows"]
 
@@ -20,7 +21,7 @@ class SummaryRow(NamedTuple):
 
 def summary_rows(record: Record) -> list[SummaryRow]:
     """The rows, most telling first."""
-    return [*_embedding_rows(record), *_probe_rows(record), *_layer_rows(record), *_cost_rows(record)]
+    return [*_embedding_rows(record), *_language_rows(record), *_layer_rows(record), *_cost_rows(record)]
 
 
 def format_count(number: float) -> str:
@@ -29,7 +30,10 @@ def format_count(number: float) -> str:
 
 
 def _embedding_rows(record: Record) -> list[SummaryRow]:
-    agreement = record["evaluation"]["agreement"]
+    evaluation = record["evaluation"]
+    if evaluation is None:
+        return []
+    agreement = evaluation["agreement"]
     texts = format_count(agreement["texts"])
     return [
         SummaryRow(
@@ -43,11 +47,41 @@ def _embedding_rows(record: Record) -> list[SummaryRow]:
             f"{agreement['neighbours']:.1%}",
             f"95 % {_interval(agreement['neighbours_ci'], 1, percent=True)}",
         ),
+        *_probe_rows(evaluation["probe"]),
     ]
 
 
-def _probe_rows(record: Record) -> list[SummaryRow]:
-    probe = record["evaluation"]["probe"]
+def _language_rows(record: Record) -> list[SummaryRow]:
+    language = record["language"]
+    if language is None:
+        return []
+    teacher, student = language["teacher"], language["student"]
+    ratio = student["perplexity"] / teacher["perplexity"]
+    rows = [
+        SummaryRow(
+            f"Perplexity, {who}",
+            f"{found['perplexity']:.2f}",
+            f"95 % {_interval(found['perplexity_ci'], 2)}; {format_count(found['tokens'])} held-out tokens",
+        )
+        for who, found in (("teacher", teacher), ("student", student))
+    ]
+    rows.append(SummaryRow("… student over teacher", f"{ratio:.3f}"))
+    rows.append(
+        SummaryRow("Next token right, student", f"{student['accuracy']:.1%}", f"teacher {teacher['accuracy']:.1%}")
+    )
+    recalled = language["student_recall"]
+    for index, distance in enumerate(recalled["distances"]):
+        rows.append(
+            SummaryRow(
+                f"Recall after {format_count(distance)} tokens, student",
+                f"{recalled['accuracy'][index]:.1%}",
+                f"teacher {language['teacher_recall']['accuracy'][index]:.1%}",
+            )
+        )
+    return rows
+
+
+def _probe_rows(probe: ProbeDifference | None) -> list[SummaryRow]:
     if probe is None:
         return []
     return [

@@ -65,8 +65,10 @@ def compare(
         raise KernelformerError(f"the output folder {output} is a file: choose another")
     runs = [_one(settings, output, name, seed) for name in names for seed in seeds]
     for one in runs:
-        if not _finished(one):
-            prepare(one)
+        if not _finished(one) and prepare(one).decodes:
+            raise KernelformerError(
+                f"{one.model} is a decoder: compare ranks encoders; convert it to each kernel, and compare perplexities"
+            )
     records: dict[str, list[dict[str, Any]]] = {}
     for index, one in enumerate(runs, 1):
         say(f"[{index}/{len(runs)}] {one.kernel}, seed {one.seed}")

@@ -1,4 +1,4 @@
-"""kernelformer convert: a pretrained encoder to linear-time attention with a learned kernel."""
+"""kernelformer convert: a pretrained encoder or decoder to linear-time attention with a learned kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["convert"]
 
 def convert(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Folder or hub name of a Hugging Face encoder (BERT, RoBERTa, …).")
+        str, typer.Argument(metavar="MODEL", help="Folder or hub name of a Hugging Face encoder or decoder.")
     ],
     more_data: Annotated[
         list[str] | None, typer.Argument(help="Further data, after --data.", metavar="[DATA]...")
@@ -38,6 +38,12 @@ def convert(
         list[str] | None, typer.Option(help="name=value for the kernel's constructor. Repeatable.")
     ] = None,
     layers: Annotated[str | None, typer.Option(help="Layers to convert, as 0,2,5; all if left out.")] = None,
+    window: Annotated[
+        int, typer.Option(help="Decoders: exact softmax over the last so many tokens, the kernel before.")
+    ] = 0,
+    test_data: Annotated[
+        list[str] | None, typer.Option(help="Text to judge by, in the place of held-out texts. Repeatable.")
+    ] = None,
     text_column: Annotated[str, typer.Option(help="Column that holds the text.")] = "text",
     label_column: Annotated[str | None, typer.Option(help="Column with labels, for a linear probe.")] = None,
     keep_label: Annotated[list[str] | None, typer.Option(help="Use only rows with this label. Repeatable.")] = None,
@@ -76,6 +82,8 @@ def convert(
         num_features=num_features,
         options=parse_options(option or []),
         layers=None if layers is None else parse_numbers("--layers", layers),
+        window=window,
+        test_data=test_data or [],
         text_column=text_column,
         label_column=label_column,
         group_column=group_column,

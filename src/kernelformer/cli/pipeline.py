@@ -12,21 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer import __version__
 from kernelformer.bench.cost import Cost, measure_cost
-from kernelformer.bench.record import Evaluation, LayerError, Record
+from kernelformer.bench.record import Evaluation, LanguageEvaluation, LayerError, Record
 from kernelformer.bench.report import write_report
 from kernelformer.cli.settings import ConvertSettings, WorkFolder
-from kernelformer.errors import DataError, KernelformerError, UnsupportedModelError
+from kernelformer.cli.yardsticks import EmbeddingYardstick, LikelihoodYardstick, Yardstick
+from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map
 from kernelformer.hf import convert, find_sites, kernels
+from kernelformer.hf.read import read_teacher, read_tokenizer
 from kernelformer.learn import FINETUNE_MODES, Schedule, distill, finetune, layer_errors, start_from_data
+from kernelformer.learn.finetune import hidden_state_loss, logit_loss
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts, batches, tokenise
-from kernelformer.tasks.embedding import compare_embeddings, embed
-from kernelformer.tasks.probing import compare_probes, probe
+from kernelformer.tasks.language import token_blocks
 from kernelformer.tasks.text import Corpus, load_texts, split
 
 __all__ = ["Prepared", "describe", "prepare", "run"]
@@ -34,8 +35,11 @@ __all__ = ["Prepared", "describe", "prepare", "run"]
 _STATISTICS_BATCHES = 8
 """Batches from which kernels take their start: about 10,000 tokens, ten times what a covariance of 64 needs."""
 
-_PROBE_TEXTS = 4000
-"""Training texts that a linear probe is fitted on; more change its accuracy by less than its interval."""
+_ERROR_TEXTS = 1200
+"""Held-out texts, or blocks of a decoder, that errors of layers are measured on."""
+
+_ERROR_TOKENS = 16_384
+"""Tokens after which a decoder's are enough."""
 
 _KERNEL_SHARE = 0.1
 """The rate of kernels while the whole student trains, as a share of that while they are distilled alone."""
@@ -57,6 +61,8 @@ class Prepared:
     train_tokens: TokenisedTexts
     test_tokens: TokenisedTexts
     layers: int
+    decodes: bool
+    yardstick: Yardstick
 
 
 def prepare(settings: ConvertSettings) -> Prepared:
@@ -82,23 +88,28 @@ def prepare(settings: ConvertSettings) -> Prepared:
         min_rows=20,
     )
     held_out = max(2, min(1000, len(corpus) // 10)) if settings.held_out is None else settings.held_out
-    train, test = split(corpus, held_out=held_out, seed=settings.seed)
-    teacher, tokenizer = _read_teacher(settings.model)
+    train, test = _split(settings, corpus, held_out)
+    teacher = read_teacher(settings.model)
+    tokenizer = read_tokenizer(settings.model)
     sites = find_sites(teacher)
-    if any(site.causal for site in sites):
-        raise UnsupportedModelError(
-            f"{settings.model} is a decoder: this command converts encoders; "
-            "in Python, kernelformer.convert(model) takes decoders"
-        )
+    decodes = any(site.causal for site in sites)
     positions = getattr(teacher.config, "max_position_embeddings", settings.max_length)
     max_length = min(settings.max_length, positions)
     student = convert(
-        _read_teacher(settings.model)[0],
+        read_teacher(settings.model),
         settings.kernel,
         settings.num_features,
         settings.layers,
         options=settings.options,
+        window=settings.window,
         seed=settings.seed,
+    )
+    cut = token_blocks if decodes else tokenise
+    train_tokens, test_tokens = (cut(tokenizer, part.texts, max_length) for part in (train, test))
+    yardstick: Yardstick = (
+        LikelihoodYardstick(teacher, test_tokens, settings.seed)
+        if decodes
+        else EmbeddingYardstick(teacher, tokenizer, train, test, max_length, settings.seed)
     )
     return Prepared(
         settings,
@@ -108,10 +119,27 @@ def prepare(settings: ConvertSettings) -> Prepared:
         corpus,
         train,
         test,
-        tokenise(tokenizer, train.texts, max_length),
-        tokenise(tokenizer, test.texts, max_length),
+        train_tokens,
+        test_tokens,
         len(sites),
+        decodes,
+        yardstick,
     )
+
+
+def _split(settings: ConvertSettings, corpus: Corpus, held_out: int) -> tuple[Corpus, Corpus]:
+    """Texts to train on and texts to judge by: those that were named, or some held out."""
+    if not settings.test_data:
+        return split(corpus, held_out=held_out, seed=settings.seed)
+    test = load_texts(
+        settings.test_data,
+        text_column=settings.text_column,
+        label_column=settings.label_column,
+        group_column=settings.group_column,
+        keep_labels=settings.keep_labels,
+    )
+    known = set(test.texts)
+    return corpus.take([row for row, text in enumerate(corpus.texts) if text not in known]), test
 
 
 def describe(prepared: Prepared) -> str:
@@ -127,13 +155,15 @@ def describe(prepared: Prepared) -> str:
             (
                 f"convert   {len(kernels(prepared.student))} layers to {settings.kernel}, "
                 f"{kernel.num_features} features a head"
+                + (f", softmax over the last {settings.window} tokens" if settings.window else "")
             ),
             (
                 f"data      {len(prepared.train):,} texts to train on, {len(prepared.test):,} held out, "
                 f"cut to {prepared.train_tokens.max_length} tokens ({prepared.train_tokens.full:,} fill them)"
             ),
             f"training  {', then '.join(steps)}",
-            f"measure   {'time and memory at N = 128 … 8,192' if settings.measure else 'nothing'}",
+            f"judge     {prepared.yardstick.figure}",
+            f"measure   {'time and memory at N = 128 … 8,192' if _measured(prepared) else 'nothing'}",
             f"write     {settings.output}",
         ]
     )
@@ -155,21 +185,21 @@ def run(prepared: Prepared, say: Say, *, overwrite: bool = False) -> Record:
         seconds[name] = time.perf_counter() - begin
         return result
 
-    say("embedding the held-out texts with the teacher")
-    wanted = timed("teacher embeddings", lambda: _embed(prepared, prepared.teacher, prepared.test))
-    stages = _train(prepared, work, wanted, say, seconds)
+    say("looking at the teacher on the held-out texts")
+    timed("teacher", prepared.yardstick.look_at_teacher)
+    stages = _train(prepared, work, say, seconds)
     student = stages.student
     say("evaluating on held-out texts")
-    evaluation, shares = timed("evaluate", lambda: _evaluate(prepared, student, wanted, stages.cosines))
+    evaluation, language, shares = timed("evaluate", lambda: _evaluate(prepared, student, stages.figures))
     final = work.path / "final"
     shutil.rmtree(final, ignore_errors=True)
     student.save_pretrained(final)
     prepared.tokenizer.save_pretrained(final)
     cost = None
-    if settings.measure:
+    if _measured(prepared):
         say("measuring time and memory")
         cost = timed("measure", lambda: _measure(prepared, student, final))
-    record = _record(prepared, student, stages, evaluation, shares, cost, seconds)
+    record = _record(prepared, stages, (evaluation, language), shares, cost, seconds)
     write_report(final, record)
     work.finish(final)
     return record
@@ -179,11 +209,11 @@ def run(prepared: Prepared, say: Say, *, overwrite: bool = False) -> Record:
 class _Stages:
     student: PreTrainedModel
     errors: dict[str, list[float]]
-    cosines: dict[str, float]
+    figures: dict[str, float]
     losses: dict[str, list[tuple[int, float]]]
 
 
-def _train(prepared: Prepared, work: WorkFolder, wanted: Tensor, say: Say, seconds: dict[str, float]) -> _Stages:
+def _train(prepared: Prepared, work: WorkFolder, say: Say, seconds: dict[str, float]) -> _Stages:
     """start, distilled, finetuned: each is kept when it is done."""
     settings = prepared.settings
     done = _Stages(prepared.student, {}, {}, {})
@@ -192,7 +222,7 @@ def _train(prepared: Prepared, work: WorkFolder, wanted: Tensor, say: Say, secon
         ("distilled", "distilling the kernels layer by layer", lambda: _distill(prepared, done.student, work)),
         (
             "finetuned",
-            "training the student to the teacher's hidden states",
+            "training the student to its teacher",
             lambda: _finetune(prepared, done.student, work),
         ),
     ]
@@ -202,14 +232,14 @@ def _train(prepared: Prepared, work: WorkFolder, wanted: Tensor, say: Say, secon
             begin = time.perf_counter()
             losses = train()
             spent = time.perf_counter() - begin
-            cosine = compare_embeddings(wanted, _embed(prepared, done.student, prepared.test))["cosine"]
-            return {"losses": losses, "seconds": spent, "errors": _errors(prepared, done.student), "cosine": cosine}
+            figure = prepared.yardstick.stage(done.student)
+            return {"losses": losses, "seconds": spent, "errors": _errors(prepared, done.student), "figure": figure}
 
         say(words)
         done.student, facts = work.stage(name, done.student, stage)
-        done.errors[name], done.cosines[name], seconds[name] = facts["errors"], facts["cosine"], facts["seconds"]
+        done.errors[name], done.figures[name], seconds[name] = facts["errors"], facts["figure"], facts["seconds"]
         done.losses[name] = [(int(step), float(loss)) for step, loss in facts["losses"]]
-        say(f"  cosine with the teacher's embeddings: {facts['cosine']:.4f}")
+        say(f"  {prepared.yardstick.figure}: {facts['figure']:.4f}")
     return done
 
 
@@ -238,6 +268,7 @@ def _finetune(prepared: Prepared, student: PreTrainedModel, work: WorkFolder) ->
         _batches(prepared, schedule),
         schedule,
         mode=prepared.settings.finetune,
+        objective=logit_loss if prepared.decodes else hidden_state_loss,
         folder=work.checkpoints("finetuned"),
     )
 
@@ -267,38 +298,26 @@ def _batches(prepared: Prepared, schedule: Schedule) -> StepBatches:
 
 
 def _errors(prepared: Prepared, student: PreTrainedModel) -> list[float]:
-    held_out = batches(prepared.test_tokens, prepared.tokenizer, 64, seed=0, shuffle=False)
+    texts = prepared.test_tokens
+    most = _ERROR_TOKENS // texts.max_length if prepared.decodes else _ERROR_TEXTS
+    held_out = batches(texts.first(most), prepared.tokenizer, 8 if prepared.decodes else 64, seed=0, shuffle=False)
     return layer_errors(student, (dict(batch) for batch in held_out))
 
 
-def _embed(prepared: Prepared, model: PreTrainedModel, corpus: Corpus) -> Tensor:
-    return embed(model, prepared.tokenizer, corpus.texts, 64, prepared.train_tokens.max_length)
-
-
 def _evaluate(
-    prepared: Prepared, student: PreTrainedModel, wanted: Tensor, cosines: dict[str, float]
-) -> tuple[Evaluation, list[float]]:
+    prepared: Prepared, student: PreTrainedModel, figures: dict[str, float]
+) -> tuple[Evaluation | None, LanguageEvaluation | None, list[float]]:
     layers = kernels(student)
     for kernel in layers.values():
         kernel.reset_floored()
-    found = _embed(prepared, student, prepared.test)
+    prepared.yardstick.stage(student)
     shares = [kernel.floored_share for kernel in layers.values()]
-    difference, probed = None, None
-    if prepared.train.labels is not None and prepared.test.labels is not None:
-        known = prepared.train.sample(_PROBE_TEXTS, seed=prepared.settings.seed)
-        probed = len(known)
-        probes = [
-            probe(_embed(prepared, model, known), known.labels or (), test, prepared.test.labels)
-            for model, test in ((prepared.teacher, wanted), (student, found))
-        ]
-        difference = compare_probes(*probes, seed=prepared.settings.seed)
-    evaluation: Evaluation = {
-        "agreement": compare_embeddings(wanted, found, seed=prepared.settings.seed),
-        "cosine_by_stage": cosines,
-        "probe": difference,
-        "probe_train_texts": probed,
-    }
-    return evaluation, shares
+    return *prepared.yardstick.evaluate(student, figures), shares
+
+
+def _measured(prepared: Prepared) -> bool:
+    """Times are those of bidirectional layers; a decoder's are told by ``kernelformer bench``."""
+    return prepared.settings.measure and not prepared.decodes
 
 
 def _measure(prepared: Prepared, student: PreTrainedModel, final: Path) -> Cost:
@@ -313,14 +332,13 @@ def _measure(prepared: Prepared, student: PreTrainedModel, final: Path) -> Cost:
 
 def _record(
     prepared: Prepared,
-    student: PreTrainedModel,
     stages: _Stages,
-    evaluation: Evaluation,
+    evaluations: tuple[Evaluation | None, LanguageEvaluation | None],
     shares: list[float],
     cost: Cost | None,
     seconds: dict[str, float],
 ) -> Record:
-    settings = prepared.settings
+    settings, student = prepared.settings, stages.student
     found = list(kernels(student).values())
     layers = [i for i in range(prepared.layers) if settings.layers is None or i in settings.layers]
     per_layer: list[LayerError] = [
@@ -341,6 +359,7 @@ def _record(
         "kernel": settings.kernel,
         "num_features": found[0].feature_map.num_features,
         "options": settings.options,
+        "window": settings.window,
         "seed": settings.seed,
         "finetune": settings.finetune,
         "layers": prepared.layers,
@@ -350,7 +369,7 @@ def _record(
         "versions": versions | {name: metadata.version(name) for name in libraries},
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
         "data": {
-            "sources": [_short(source) for source in settings.data],
+            "sources": [_short(source) for source in (*settings.data, *settings.test_data)],
             "train_texts": len(prepared.train),
             "held_out_texts": len(prepared.test),
             "empty": prepared.corpus.empty,
@@ -361,7 +380,8 @@ def _record(
             "full": prepared.train_tokens.full,
         },
         "per_layer": per_layer,
-        "evaluation": evaluation,
+        "evaluation": evaluations[0],
+        "language": evaluations[1],
         "losses": {name: curve for name, curve in stages.losses.items() if curve},
         "cost": cost,
         "seconds": seconds,
@@ -371,22 +391,3 @@ def _record(
 def _short(name: str) -> str:
     """A hub name as it is; of a path the last two parts, which tell as much without telling the machine."""
     return "/".join(Path(name).resolve().parts[-2:]) if Path(name).exists() else name
-
-
-def _read_teacher(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model and tokenizer of a folder or hub name, float32, without running any code of theirs."""
-    if Path(name).exists() and not (Path(name) / "config.json").is_file():
-        raise DataError(f"the model {name} is no folder with a config.json: give one that save_pretrained wrote")
-    try:
-        config = AutoConfig.from_pretrained(name)
-        if config.is_encoder_decoder:
-            raise UnsupportedModelError(
-                f"{name} has an encoder and a decoder, and T5 and its kind add a position bias to the scores, which no "
-                "feature map can express: choose a BERT, RoBERTa, DistilBERT or MiniLM model"
-            )
-        if getattr(config, "kernelized", None):
-            raise KernelformerError(f"{name} has kernel attention already: convert the original model")
-        model = AutoModel.from_pretrained(name, dtype=torch.float32, attn_implementation="sdpa").eval()
-        return model, AutoTokenizer.from_pretrained(name)
-    except (OSError, ImportError) as error:
-        raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error

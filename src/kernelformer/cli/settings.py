@@ -30,6 +30,8 @@ class ConvertSettings:
     num_features: int | None = 64
     options: dict[str, Any] = field(default_factory=dict)
     layers: list[int] | None = None
+    window: int = 0
+    test_data: list[str] = field(default_factory=list)
     text_column: str = "text"
     label_column: str | None = None
     group_column: str | None = None

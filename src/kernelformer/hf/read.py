@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForCausalLM,
     AutoTokenizer,
     PretrainedConfig,
@@ -15,10 +16,10 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from kernelformer.errors import DataError, KernelformerError
+from kernelformer.errors import DataError, KernelformerError, UnsupportedModelError
 from kernelformer.hf.load import load
 
-__all__ = ["is_decoder", "read_config", "read_decoder", "read_tokenizer"]
+__all__ = ["is_decoder", "read_config", "read_decoder", "read_teacher", "read_tokenizer"]
 
 
 def read_config(name: str) -> PretrainedConfig:
@@ -70,6 +71,29 @@ def read_decoder(
         model = AutoModelForCausalLM.from_pretrained(
             name, dtype=dtype, attn_implementation="sdpa", use_safetensors=True
         )
+    except (OSError, ImportError, ValueError) as error:
+        raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def read_teacher(name: str) -> PreTrainedModel:
+    """The encoder, or the decoder with its language-model head, to be converted: float32, softmax attention.
+
+    Raises:
+        KernelformerError: nothing there, it has kernel attention already, or it has an encoder and a decoder.
+    """
+    config = read_config(name)
+    if config.is_encoder_decoder:
+        raise UnsupportedModelError(
+            f"{name} has an encoder and a decoder, and T5 and its kind add a position bias to the scores, which no "
+            "feature map can express: choose a BERT, RoBERTa, DistilBERT or MiniLM model, or a decoder"
+        )
+    if getattr(config, "kernelized", None):
+        raise KernelformerError(f"{name} has kernel attention already: convert the original model")
+    if is_decoder(config):
+        return read_decoder(name)
+    try:
+        model = AutoModel.from_pretrained(name, dtype=torch.float32, attn_implementation="sdpa")
     except (OSError, ImportError, ValueError) as error:
         raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
     return model.eval()  # type: ignore[no-any-return]

@@ -42,6 +42,10 @@ class TokenisedTexts(Dataset[Example]):
     def __getitem__(self, index: int) -> Example:
         return self.examples[index]
 
+    def first(self, most: int) -> TokenisedTexts:
+        """The first texts, at most ``most``."""
+        return TokenisedTexts(self.examples[:most], self.max_length)
+
 
 class LengthBatches(Sampler[list[int]]):
     """Batches of row numbers, each of texts of like length; seeded, another order every epoch.

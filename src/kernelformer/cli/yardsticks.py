@@ -1,0 +1,115 @@
+"""What a conversion is judged by on held-out texts: embeddings for an encoder, likelihood for a decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from kernelformer.bench.record import Evaluation, LanguageEvaluation
+from kernelformer.tasks.batches import TokenisedTexts
+from kernelformer.tasks.embedding import compare_embeddings, embed
+from kernelformer.tasks.language import Likelihood, Recall, likelihood, recall
+from kernelformer.tasks.probing import compare_probes, probe
+from kernelformer.tasks.text import Corpus
+
+__all__ = ["EmbeddingYardstick", "LikelihoodYardstick", "Yardstick"]
+
+_PROBE_TEXTS = 4000
+"""Training texts that a linear probe is fitted on; more change its accuracy by less than its interval."""
+
+_STAGE_BLOCKS = 32
+"""Blocks whose perplexity is told after each stage; the final evaluation takes ``_BLOCKS``."""
+
+_BLOCKS = 256
+
+
+class Yardstick(Protocol):
+    """Looks at the teacher once, then at students."""
+
+    figure: str
+    """What :meth:`stage` returns, in words."""
+
+    def look_at_teacher(self) -> None:
+        """Whatever of the teacher the rest needs."""
+
+    def stage(self, student: PreTrainedModel) -> float:
+        """One figure for a student after a stage."""
+
+    def evaluate(
+        self, student: PreTrainedModel, by_stage: dict[str, float]
+    ) -> tuple[Evaluation | None, LanguageEvaluation | None]:
+        """All figures for the final student."""
+
+
+@dataclass
+class EmbeddingYardstick:
+    """Cosine with the teacher's embeddings, common neighbours, and a linear probe where there are labels."""
+
+    teacher: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    train: Corpus
+    test: Corpus
+    max_length: int
+    seed: int
+    figure: str = "cosine with the teacher's embeddings"
+
+    def look_at_teacher(self) -> None:
+        self.wanted = self._embed(self.teacher, self.test)
+
+    def stage(self, student: PreTrainedModel) -> float:
+        return compare_embeddings(self.wanted, self._embed(student, self.test))["cosine"]
+
+    def evaluate(self, student: PreTrainedModel, by_stage: dict[str, float]) -> tuple[Evaluation, None]:
+        found = self._embed(student, self.test)
+        difference, probed = None, None
+        if self.train.labels is not None and self.test.labels is not None:
+            known = self.train.sample(_PROBE_TEXTS, seed=self.seed)
+            probed = len(known)
+            probes = [
+                probe(self._embed(model, known), known.labels or (), test, self.test.labels)
+                for model, test in ((self.teacher, self.wanted), (student, found))
+            ]
+            difference = compare_probes(*probes, seed=self.seed)
+        return {
+            "agreement": compare_embeddings(self.wanted, found, seed=self.seed),
+            "cosine_by_stage": by_stage,
+            "probe": difference,
+            "probe_train_texts": probed,
+        }, None
+
+    def _embed(self, model: PreTrainedModel, corpus: Corpus) -> Tensor:
+        return embed(model, self.tokenizer, corpus.texts, 64, self.max_length)
+
+
+@dataclass
+class LikelihoodYardstick:
+    """Perplexity and next-token accuracy, by position, and recall at growing distance."""
+
+    teacher: PreTrainedModel
+    blocks: TokenisedTexts
+    seed: int
+    figure: str = "perplexity on held-out text"
+
+    def look_at_teacher(self) -> None:
+        self.wanted: tuple[Likelihood, Recall] = self._both(self.teacher)
+
+    def stage(self, student: PreTrainedModel) -> float:
+        return likelihood(student, self.blocks.first(_STAGE_BLOCKS))["perplexity"]
+
+    def evaluate(self, student: PreTrainedModel, by_stage: dict[str, float]) -> tuple[None, LanguageEvaluation]:
+        found, recalled = self._both(student)
+        return None, {
+            "teacher": self.wanted[0],
+            "student": found,
+            "perplexity_by_stage": by_stage,
+            "teacher_recall": self.wanted[1],
+            "student_recall": recalled,
+        }
+
+    def _both(self, model: PreTrainedModel) -> tuple[Likelihood, Recall]:
+        blocks = self.blocks.first(_BLOCKS)
+        distances = [d for d in (32, 64, 128, 256, 512, 1024) if d <= 2 * self.blocks.max_length]
+        return likelihood(model, blocks, seed=self.seed), recall(model, blocks, distances, seed=self.seed)
