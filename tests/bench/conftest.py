@@ -27,6 +27,7 @@ def make_record() -> Record:
         "kernel": "hedgehog",
         "num_features": 64,
         "options": {},
+        "window": 0,
         "seed": 0,
         "finetune": "all",
         "layers": 6,
@@ -80,6 +81,7 @@ def make_record() -> Record:
             },
             "probe_train_texts": 3000,
         },
+        "language": None,
         "losses": {
             "distil": [(step, 0.5 / (1 + step / 20) + 0.05) for step in steps],
             "finetune": [(step, 0.05 / (1 + step / 60) + 0.004) for step in steps],

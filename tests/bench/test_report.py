@@ -133,6 +133,28 @@ def test_the_page_says_what_the_record_says(record: Record) -> None:
         assert fact in text, fact
 
 
+def test_a_decoder_is_judged_by_prediction(record: Record) -> None:
+    figures = {
+        "tokens": 5_000, "blocks": 20, "perplexity": 19.5, "perplexity_ci": (18.0, 21.0), "accuracy": 0.41,
+        "buckets": [(1, 32, 40.0), (32, 64, 19.0)],
+    }  # fmt: skip
+    remembered = {"distances": [32, 64], "accuracy": [0.9, 0.5], "novel": [0.3, 0.3], "trials": 16}
+    record["evaluation"] = None
+    record["window"] = 64
+    record["language"] = {
+        "teacher": figures | {"perplexity": 18.25},
+        "student": figures,
+        "perplexity_by_stage": {"start": 99.5, "distilled": 30.0},
+        "teacher_recall": remembered,
+        "student_recall": remembered | {"accuracy": [0.75, 0.125]},
+    }
+    html = render_html(record)
+    text = " ".join(" ".join(Page(html).words).split())
+    for fact in ("18.25", "19.50", "1.068", "99.50", "75.0 %", "12.5 %", "window 64", "Prediction of text"):
+        assert fact in text or fact.replace(" %", "%") in text, fact
+    assert "Embeddings" not in text
+
+
 def test_text_from_outside_cannot_become_markup(record: Record) -> None:
     evil = "<script>alert(1)</script>&"
     record["teacher"] = record["student"] = record["machine"] = evil

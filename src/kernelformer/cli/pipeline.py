@@ -25,7 +25,7 @@ from kernelformer.feature_maps import find_feature_map
 from kernelformer.hf import convert, find_sites, kernels
 from kernelformer.hf.read import read_teacher, read_tokenizer
 from kernelformer.learn import FINETUNE_MODES, Schedule, distill, finetune, layer_errors, start_from_data
-from kernelformer.learn.finetune import hidden_state_loss, logit_loss
+from kernelformer.learn.finetuning import hidden_state_loss, logit_loss
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts, batches, tokenise
 from kernelformer.tasks.language import token_blocks
 from kernelformer.tasks.text import Corpus, load_texts, split

@@ -111,6 +111,9 @@ def kernel_attention_forward(
         )
     if attention_mask is not None:
         attention_mask = attention_mask[:, -key.shape[2] :].bool()
+    # Under autocast, rotary embeddings leave queries and keys in float32, the values in half precision.
+    dtype = torch.promote_types(torch.promote_types(query.dtype, key.dtype), value.dtype)
+    query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     kernel = kernel_of(module)
     if kernel is None or (isinstance(kernel.feature_map, Softmax) and query.shape[2] != key.shape[2]):
         return _softmax(module, query, key, value, attention_mask, dropout, scaling, is_causal, kwargs)
