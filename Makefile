@@ -9,7 +9,7 @@ OUT    ?= runs/demo
 DEMO_ARGS     ?=
 DEMO_ALL_ARGS ?= --finetune-steps 1500
 KERNELS       ?= hedgehog,darkformer,flexformer_s,flexformer_n,favor
-BENCH_KERNELS ?= hedgehog
+BENCH_ARGS    ?=
 
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check
@@ -43,8 +43,8 @@ check: $(VENV)/.dev-stamp ## lint, format, types, layers, generated tables
 test: $(VENV)/.dev-stamp ## pytest, doctests of src included (ARGS="-k name" for a part, ARGS="-m slow" for the slow ones)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
 
-bench: $(VENV)/.demo-stamp ## time and memory of one attention layer on this machine
-	$(BIN)/python scripts/bench.py $(BENCH_KERNELS)
+bench: $(VENV)/.demo-stamp ## time and memory of attention on this machine, beside floors and rivals
+	$(RUN) bench --memory -o runs/bench $(BENCH_ARGS)
 
 docs: $(VENV)/.dev-stamp ## the documentation site, in site/
 	$(BIN)/mkdocs build --strict

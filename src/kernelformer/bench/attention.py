@@ -6,7 +6,6 @@ Runs on the CPU, batch 1, without gradients, with as many threads as torch is se
 
 from __future__ import annotations
 
-import math
 import statistics
 import sys
 import time
@@ -18,6 +17,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
+from kernelformer.bench.crossover import crossover_length
 from kernelformer.bench.spec import AttentionSpec, draw_qkv, draw_tokens
 from kernelformer.errors import KernelformerError
 
@@ -107,22 +107,8 @@ def lengths_up_to(most: int) -> tuple[int, ...]:
 
 
 def crossover(timings: Sequence[Timing]) -> float | None:
-    """The length from which the kernel is faster, at that and at every longer length measured.
-
-    Between two measured lengths it is interpolated, straight in log N and log of the ratio of times. If the
-    kernel wins throughout it is the shortest length measured; None where softmax wins at the longest.
-    """
-    rows = sorted(timings, key=lambda row: row["length"])
-    leads = [math.log(row["softmax_ms"] / row["kernel_ms"]) for row in rows]
-    losses = [index for index, lead in enumerate(leads) if lead <= 0]
-    if not losses:
-        return float(rows[0]["length"]) if rows else None
-    last = losses[-1]
-    if last == len(rows) - 1:
-        return None
-    here, there = (math.log(rows[index]["length"]) for index in (last, last + 1))
-    share = -leads[last] / (leads[last + 1] - leads[last])
-    return math.exp(here + share * (there - here))
+    """The length from which the kernel is faster than softmax, see ``crossover_length``."""
+    return crossover_length([(row["length"], row["softmax_ms"], row["kernel_ms"]) for row in timings])
 
 
 def _time_pairs(

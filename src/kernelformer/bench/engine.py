@@ -1,30 +1,30 @@
-"""Time of attention beside its floor and its rivals, on this machine: ``python -m kernelformer.bench.engine``."""
+"""Time and memory of attention beside their floors and their rivals: ``kernelformer bench``."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import time
-from collections.abc import Callable, Sequence
+import functools
+import os
+import platform
+import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
-from kernelformer.attention import KernelAttention
-from kernelformer.bench.floors import FORMS, Rates, floor_seconds, measure_rates
-from kernelformer.bench.rivals import RIVALS, Attend, find_rival
+from kernelformer.bench.case import DTYPES, Case
+from kernelformer.bench.clock import Call, median_seconds
+from kernelformer.bench.crossover import crossover_length
+from kernelformer.bench.floors import FORMS, Rates, floor_mib, floor_seconds, measure_rates
+from kernelformer.bench.memory import Memory, case_memory
+from kernelformer.bench.rivals import RIVALS
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map
 
-__all__ = ["Row", "Setting", "main", "measure", "table"]
+__all__ = ["Row", "Setting", "measure"]
 
-Call = Callable[[], object]
-_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+Say = Callable[[str], object]
+Peaks = Callable[[Case, tuple[int, ...]], Memory]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,10 @@ class Setting:
 
     Attributes:
         forms: of ``FORMS``; kernels: names of ``FEATURE_MAPS`` or "module:Class"; rivals: of ``RIVALS``.
-        seconds: roughly what one row may take.
+        dtype: float32, bfloat16 or float16, of q, k and v.
+        seconds: roughly what the times of one row may take.
+        memory: measure peak memory, too, each method in a process of its own.
+        device: "cpu" or a CUDA device.
     """
 
     forms: tuple[str, ...] = ("bidirectional", "causal", "training", "step")
@@ -45,22 +48,43 @@ class Setting:
     head_dim: int = 64
     num_features: int = 128
     seconds: float = 3.0
+    memory: bool = False
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name, given, known in (
             ("forms", self.forms, FORMS),
             ("rivals", self.rivals, RIVALS),
-            ("dtype", [self.dtype], _DTYPES),
+            ("dtype", [self.dtype], DTYPES),
         ):
             unknown = [value for value in given if value not in known]
             if unknown:
                 raise KernelformerError(f"{name}: expected some of {', '.join(known)}, got {', '.join(unknown)}")
+        for kernel in self.kernels:
+            find_feature_map(kernel)
         if not self.lengths or min(self.lengths) < 1:
             raise KernelformerError(f"lengths must be positive, got {self.lengths}")
+        if not self.forms or not self.kernels:
+            raise KernelformerError("forms and kernels must each name one at least")
+
+    def case(self, form: str, kernel: str) -> Case:
+        """The kernel in this form."""
+        return Case(
+            form,
+            kernel,
+            num_heads=self.num_heads,
+            head_dim=self.head_dim,
+            num_features=self.num_features,
+            dtype=self.dtype,
+            device=self.device,
+        )
 
 
 class Row(TypedDict):
-    """Medians in seconds; ``rivals`` has a reason in place of a time where there is none."""
+    """Median seconds and peak MiB; ``rivals`` have a reason in place of a figure where there is none.
+
+    The MiB of a step are those kept from step to step. Without ``Setting.memory`` there are none.
+    """
 
     form: str
     kernel: str
@@ -68,138 +92,128 @@ class Row(TypedDict):
     seconds: float
     floor: float
     rivals: dict[str, float | str]
+    mib: float | str | None
+    floor_mib: float
+    rivals_mib: dict[str, float | str]
 
 
-def measure(setting: Setting) -> dict[str, Any]:
-    """All rows, with the rates behind the floors; plain data for JSON."""
-    rates = measure_rates(_DTYPES[setting.dtype])
-    rows = [
-        _row(setting, form, kernel, length, rates)
-        for form in setting.forms
-        for length in setting.lengths
-        for kernel in setting.kernels
-    ]
+def measure(setting: Setting, say: Say | None = None) -> dict[str, Any]:
+    """All rows, the rates behind the floors, and where kernels begin to win; plain data for JSON.
+
+    Args:
+        say: is told what is being measured.
+    """
+    said: Say = say or (lambda _: None)
+    said("rates of this machine")
+    rates = measure_rates(DTYPES[setting.dtype], device=setting.device)
+    # Once for every rival, not once for every kernel that it is compared with.
+    peaks = functools.cache(_peaks)
+    rows: list[Row] = []
+    for form in setting.forms:
+        for kernel in setting.kernels:
+            case = setting.case(form, kernel)
+            own = [_row(setting, case, length, rates, said) for length in setting.lengths]
+            if setting.memory:
+                said(f"memory, {form}, {kernel}")
+                own = _with_memory(setting, case, own, peaks)
+            rows += own
     return {
         "setting": asdict(setting),
+        "machine": _machine(setting.device),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "rates": rates._asdict(),
         "rows": rows,
+        "crossovers": _crossovers(setting, rows),
     }
 
 
-def table(result: dict[str, Any]) -> str:
-    """The rows as text: time, time / floor, and how many times faster than each rival."""
-    names = result["setting"]["rivals"]
-    heads = ["form", "N", "kernel", "ms", "/ floor", *(f"× {name}" for name in names)]
-    lines = [heads]
-    for row in result["rows"]:
-        rivals = [row["rivals"][name] for name in names]
-        lines.append(
-            [
-                row["form"],
-                f"{row['length']:,}",
-                row["kernel"],
-                f"{1000 * row['seconds']:.3g}",
-                f"{row['seconds'] / row['floor']:.2f}",
-                *("–" if isinstance(rival, str) else f"{rival / row['seconds']:.2f}" for rival in rivals),
-            ]
-        )
-    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-    text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
-    reasons = {rival for row in result["rows"] for rival in row["rivals"].values() if isinstance(rival, str)}
-    return "\n".join([*text, *(f"– {reason}" for reason in sorted(reasons))])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print the table, write JSON and the plot."""
-    default = Setting()
-    parser = argparse.ArgumentParser(prog="python -m kernelformer.bench.engine", description=__doc__)
-    for name in ("forms", "kernels", "rivals"):
-        parser.add_argument(f"--{name}", nargs="*", default=getattr(default, name))
-    parser.add_argument("--lengths", nargs="+", type=int, default=default.lengths)
-    parser.add_argument("--dtype", default=default.dtype)
-    parser.add_argument("--num-features", type=int, default=default.num_features)
-    parser.add_argument("--seconds", type=float, default=default.seconds, help="roughly, for a row")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("-o", "--out", type=Path, help="folder for engine.json and engine.svg")
-    given = vars(parser.parse_args(arguments))
-    folder = given.pop("out")
-    torch.set_num_threads(given.pop("threads"))
-    options: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in given.items()}
-    result = measure(Setting(**options))
-    print(table(result))
-    if folder is not None:
-        # matplotlib is not needed for the table.
-        from kernelformer.bench.engine_plot import plot_engine
-
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "engine.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
-        plot_engine(result, folder / "engine.svg")
-
-
-def _row(setting: Setting, form: str, kernel: str, length: int, rates: Rates) -> Row:
-    causal = form != "bidirectional"
-    generator = torch.Generator(device="cpu").manual_seed(0)
-    kind: Callable[..., Any] = find_feature_map(kernel)
-    # A map whose width is given by its input takes no number of features.
-    width = {} if kernel == "elu" else {"num_features": setting.num_features}
-    feature_map = kind(setting.head_dim, setting.num_heads, generator=generator, **width)
-    attention = KernelAttention(feature_map, causal, below_crossover="exact-kernel")
-    dtype = _DTYPES[setting.dtype]
-    shape = (1, setting.num_heads, length, setting.head_dim)
-    q, k, v = (torch.randn(shape, generator=generator, device="cpu").to(dtype) for _ in range(3))
-    calls: dict[str, Call] = {"": _call(form, attention, q, k, v)}
+def _row(setting: Setting, case: Case, length: int, rates: Rates, say: Say) -> Row:
+    say(f"{case.form}, {case.method}, N = {length:,}")
+    feature_map = case.feature_map()
+    own = case.prepare(length)
+    assert not isinstance(own, str)
+    calls: dict[str, Call] = {"": own}
     rivals: dict[str, float | str] = {}
     for name in setting.rivals:
-        rival = find_rival(name, setting.head_dim, feature_map.num_features, causal=causal)
-        if form == "step" and name != "sdpa":
-            rival = f"{name} has no step to measure"
+        rival = _working(name, case.rival(name, feature_map.num_features).prepare(length))
         if isinstance(rival, str):
             rivals[name] = rival
         else:
-            calls[name] = _cached_step(q, k, v) if form == "step" else _call(form, rival, q, k, v)
-    seconds = _in_turns(calls, setting.seconds)
-    floor = floor_seconds(form, feature_map, length, setting.head_dim, rates, itemsize=dtype.itemsize)
-    rivals |= {name: time for name, time in seconds.items() if name}
+            calls[name] = rival
+    seconds = median_seconds(calls, setting.seconds, setting.device)
+    value_dim, itemsize = setting.head_dim, DTYPES[setting.dtype].itemsize
     return {
-        "form": form, "kernel": kernel, "length": length, "seconds": seconds[""], "floor": floor, "rivals": rivals
-    }  # fmt: skip
+        "form": case.form,
+        "kernel": case.method,
+        "length": length,
+        "seconds": seconds.pop(""),
+        "floor": floor_seconds(case.form, feature_map, length, value_dim, rates, itemsize=itemsize),
+        "rivals": {**rivals, **seconds},
+        "mib": None,
+        "floor_mib": floor_mib(case.form, feature_map, length, value_dim, itemsize=itemsize),
+        "rivals_mib": {},
+    }
 
 
-def _call(form: str, attend: Attend, q: Tensor, k: Tensor, v: Tensor) -> Call:
-    if form == "training":
-        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-        weights = [p for p in attend.parameters() if p.requires_grad] if isinstance(attend, torch.nn.Module) else []
-        return lambda: torch.autograd.grad(attend(*leaves).sum(), [*leaves, *weights])
-    if form == "step":
-        assert isinstance(attend, KernelAttention)
-        attention = attend
-        with torch.no_grad():
-            _, state = attention.stream(q, k, v)
-        q, k, v = (x[:, :, -1:] for x in (q, k, v))
-        return torch.no_grad()(lambda: attention.stream(q, k, v, state))
-    return torch.no_grad()(lambda: attend(q, k, v))
-
-
-def _cached_step(q: Tensor, k: Tensor, v: Tensor) -> Call:
-    """Softmax of one query over a cache of N keys that lie there already: nothing is counted for appending to it."""
-    return torch.no_grad()(lambda: F.scaled_dot_product_attention(q[:, :, -1:], k, v))
-
-
-def _in_turns(calls: dict[str, Call], seconds: float) -> dict[str, float]:
-    """Medians of calls that take turns, so that whatever else the machine does meets all alike."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
+def _working(name: str, call: Call | str) -> Call | str:
+    """The call, or why it can't be made: other people's code may not take this dtype or device."""
+    if isinstance(call, str):
+        return call
+    try:
         call()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or min(map(len, times.values())) < 3:
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found) for name, found in times.items()}
+    except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
+        return f"{name} failed: {' '.join(str(error).split())[:120]}"
+    return call
 
 
-if __name__ == "__main__":
-    main()
+def _with_memory(setting: Setting, case: Case, rows: list[Row], peaks: Peaks) -> list[Row]:
+    feature_map = case.feature_map()
+    own = peaks(case, setting.lengths)
+    theirs = {
+        name: peaks(case.rival(name, feature_map.num_features), setting.lengths)
+        for name in setting.rivals
+        if not isinstance(rows[0]["rivals"][name], str)
+    }
+    filled = []
+    for index, row in enumerate(rows):
+        rivals: dict[str, float | str] = {name: _at(memory, index) for name, memory in theirs.items()}
+        filled.append(Row(**{**row, "mib": _at(own, index), "rivals_mib": rivals}))
+    return filled
+
+
+def _peaks(case: Case, lengths: tuple[int, ...]) -> Memory:
+    if case.form == "step":
+        return {"mib": [case.kept_mib(length) for length in lengths], "reason": None}
+    return case_memory(case, lengths)
+
+
+def _at(memory: Memory, index: int) -> float | str:
+    return memory["reason"] or "unknown" if memory["mib"] is None else memory["mib"][index]
+
+
+def _crossovers(setting: Setting, rows: list[Row]) -> list[dict[str, Any]]:
+    """From which length on each kernel is faster than each rival; None if it is not at the longest."""
+    found = []
+    for form in setting.forms:
+        for kernel in setting.kernels:
+            own = [row for row in rows if (row["form"], row["kernel"]) == (form, kernel)]
+            for rival in setting.rivals:
+                points = [(row["length"], row["rivals"][rival], row["seconds"]) for row in own]
+                known = [(n, theirs, ours) for n, theirs, ours in points if not isinstance(theirs, str)]
+                if known:
+                    found.append({"form": form, "kernel": kernel, "rival": rival, "length": crossover_length(known)})
+    return found
+
+
+def _machine(device: str) -> str:
+    """Processor, cores, how busy they were at the end, and the CUDA device."""
+    name = platform.processor() or platform.machine()
+    info = "/proc/cpuinfo"
+    if os.path.exists(info):
+        with open(info, encoding="utf-8") as lines:
+            named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        name = named[0] if named else name
+    load = f", load {os.getloadavg()[0]:.1f}" if sys.platform != "win32" else ""
+    described = f"{name}, {os.cpu_count()} cores{load}"
+    return f"{torch.cuda.get_device_name()}; {described}" if device.startswith("cuda") else described

@@ -1,43 +1,85 @@
-"""Time against length on logarithmic axes, with floors and rivals drawn in."""
+"""Time or memory against length on logarithmic axes, with floors and rivals drawn in."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-__all__ = ["plot_engine"]
+__all__ = ["plot_memory", "plot_time"]
 
-
-def plot_engine(result: dict[str, Any], path: Path) -> None:
-    """Write one panel a form; the file's ending names its format."""
-    forms = list(dict.fromkeys(row["form"] for row in result["rows"]))
-    figure = Figure(figsize=(4.5 * len(forms), 4.0), layout="constrained")
-    panels = figure.subplots(1, len(forms), squeeze=False)[0]
-    for form, axes in zip(forms, panels, strict=True):
-        _panel(axes, [row for row in result["rows"] if row["form"] == form])
-        axes.set_title(form)
-    figure.savefig(path)
+# Colours that colour-blind readers tell apart; kernels take the first, rivals the greys.
+_KERNELS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+_RIVALS: Final = (("#000000", "s"), ("#777777", "^"), ("#777777", "v"), ("#444444", "D"))
 
 
-def _panel(axes: Axes, rows: list[dict[str, Any]]) -> None:
+def plot_time(result: dict[str, Any], path: Path) -> None:
+    """Write one panel a form, milliseconds against N; the file's ending names its format."""
+    scaled = [
+        {**row, "own": 1000 * row["seconds"], "least": 1000 * row["floor"], "others": _scaled(row["rivals"])}
+        for row in result["rows"]
+    ]
+    _plot(scaled, result["setting"]["rivals"], "ms", path)
+
+
+def plot_memory(result: dict[str, Any], path: Path) -> None:
+    """The same for MiB, of rows measured with memory."""
+    rows = [row for row in result["rows"] if isinstance(row["mib"], float)]
+    shown = [{**row, "own": row["mib"], "least": row["floor_mib"], "others": row["rivals_mib"]} for row in rows]
+    _plot(shown, result["setting"]["rivals"], "MiB", path)
+
+
+def _scaled(rivals: dict[str, float | str]) -> dict[str, float | str]:
+    return {name: value if isinstance(value, str) else 1000 * value for name, value in rivals.items()}
+
+
+def _plot(rows: list[dict[str, Any]], rivals: Sequence[str], unit: str, path: Path) -> None:
+    forms = list(dict.fromkeys(row["form"] for row in rows))
+    columns = min(len(forms), 2)
+    lines = -(-len(forms) // columns)
+    # A fixed salt: the same figures give the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "kernelformer", "svg.fonttype": "none"}):
+        figure = Figure(figsize=(4.6 * columns, 3.6 * lines), layout="constrained")
+        panels = figure.subplots(lines, columns, squeeze=False).flat
+        for form, axes in zip(forms, panels, strict=False):
+            _panel(axes, [row for row in rows if row["form"] == form], rivals)
+            axes.set(title=form, ylabel=unit)
+        for axes in list(panels)[len(forms) :]:
+            axes.set_axis_off()
+        handles = {
+            label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _panel(axes: Axes, rows: list[dict[str, Any]], rivals: Sequence[str]) -> None:
     kernels = list(dict.fromkeys(row["kernel"] for row in rows))
     for number, kernel in enumerate(kernels):
         own = sorted((row for row in rows if row["kernel"] == kernel), key=lambda row: row["length"])
         lengths = [row["length"] for row in own]
-        colour = f"C{number}"
-        axes.plot(lengths, [1000 * row["seconds"] for row in own], "o-", color=colour, label=kernel)
-        axes.plot(lengths, [1000 * row["floor"] for row in own], ":", color=colour, label=f"{kernel}, floor")
-    for number, name in enumerate(rows[0]["rivals"]):
+        colour = _KERNELS[number % len(_KERNELS)]
+        axes.plot(lengths, [row["own"] for row in own], "o-", color=colour, ms=4, label=kernel)
+        axes.plot(lengths, [row["least"] for row in own], ":", color=colour, label=f"floor of {kernel}")
+    for number, name in enumerate(rivals):
         points = [
-            (row["length"], 1000 * row["rivals"][name])
+            (row["length"], row["others"][name])
             for row in rows
-            if row["kernel"] == kernels[0] and not isinstance(row["rivals"][name], str)
+            if row["kernel"] == kernels[0] and isinstance(row["others"].get(name), float)
         ]
         if points:
-            axes.plot(*zip(*sorted(points), strict=True), "s--", color=f"C{len(kernels) + number}", label=name)
-    axes.set(xscale="log", yscale="log", xlabel="N", ylabel="ms")
+            colour, marker = _RIVALS[number % len(_RIVALS)]
+            axes.plot(*zip(*sorted(points), strict=True), f"{marker}--", color=colour, ms=4, lw=1, label=name)
+    axes.set(xscale="log", yscale="log", xlabel="N")
+    axes.set_xticks(sorted({row["length"] for row in rows}))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda length, _: f"{length:,.0f}"))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=99))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize=8)

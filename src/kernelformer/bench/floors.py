@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import torch
 
+from kernelformer.bench.clock import Call, median_seconds
 from kernelformer.features import FeatureMap, ProjectedFeatureMap
 
-__all__ = ["FORMS", "Rates", "floor_seconds", "measure_rates"]
+__all__ = ["FORMS", "Rates", "floor_mib", "floor_seconds", "measure_rates"]
 
 FORMS: Final = ("bidirectional", "causal", "training", "step")
 """Forward without gradients; the same, causal; causal forward and backward; one token after a state."""
@@ -26,22 +24,24 @@ class Rates(NamedTuple):
     copies: float
 
 
-def measure_rates(dtype: torch.dtype, *, seconds: float = 1.0) -> Rates:
+def measure_rates(dtype: torch.dtype, *, seconds: float = 1.0, device: str = "cpu") -> Rates:
     """The best rates of matrix products, large and in blocks as attention has them, and of a copy beyond the cache."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator(device="cpu").manual_seed(0)
 
     def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator, device="cpu").to(dtype)
+        return torch.randn(*shape, generator=generator, device="cpu").to(device, dtype)
 
+    def rate(work: int, call: Call) -> float:
+        return work / median_seconds({"": call}, seconds / 4, device)[""]
+
+    large = 1024 if device == "cpu" else 8192
     products = []
-    for left, right in (((8, 256, 64), (8, 64, 128)), ((8, 256, 128), (8, 128, 64)), ((1, 1024, 1024),) * 2):
+    for left, right in (((8, 256, 64), (8, 64, 128)), ((8, 256, 128), (8, 128, 64)), ((1, large, large),) * 2):
         a, b = draw(*left), draw(*right)
-        work = 2 * left[0] * left[1] * left[2] * right[2]
-        products.append(work / _median(lambda a=a, b=b: torch.bmm(a, b), seconds / 4))  # type: ignore[misc]
-    source = torch.zeros(1 << 24, dtype=dtype)
+        products.append(rate(2 * left[0] * left[1] * left[2] * right[2], lambda a=a, b=b: torch.bmm(a, b)))  # type: ignore[misc]
+    source = torch.zeros(1 << (24 if device == "cpu" else 29), dtype=dtype, device=device)
     target = torch.empty_like(source)
-    copies = 2 * source.nbytes / _median(lambda: target.copy_(source), seconds / 4)
-    return Rates(max(products), copies)
+    return Rates(max(products), rate(2 * source.nbytes, lambda: target.copy_(source)))
 
 
 def floor_seconds(
@@ -65,12 +65,10 @@ def floor_seconds(
     return passes * length * max(operations / rates.products, moved / rates.copies)
 
 
-def _median(call: Callable[[], object], seconds: float) -> float:
-    call()
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 3:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+def floor_mib(form: str, feature_map: FeatureMap, length: int, value_dim: int, *, itemsize: int = 4) -> float:
+    """MiB that any method must allocate: the output, in training the gradients of q, k and v, too; a step's state."""
+    heads, dim = feature_map.num_heads, feature_map.head_dim
+    if form == "step":
+        return 4 * heads * feature_map.num_features * value_dim / 2**20
+    width = value_dim + (2 * dim + value_dim if form == "training" else 0)
+    return heads * length * width * itemsize / 2**20

@@ -13,9 +13,10 @@ from typing import Any, Final, TypedDict
 
 import torch
 
+from kernelformer.bench.case import Case
 from kernelformer.bench.spec import AttentionSpec
 
-__all__ = ["Memory", "attention_memory", "model_memory"]
+__all__ = ["Memory", "attention_memory", "case_memory", "model_memory"]
 
 _ENVIRONMENT: Final = {"MALLOC_MMAP_THRESHOLD_": "65536"}
 """glibc then gives freed blocks back at once; by default it keeps them, and fragments grow the peak manyfold."""
@@ -46,6 +47,17 @@ def attention_memory(
         for name in ("softmax", "kernel")
     )
     return softmax, kernel
+
+
+def case_memory(case: Case, lengths: Sequence[int], *, timeout: float = 300.0) -> Memory:
+    """Peak memory of one call of this case; on a CUDA device that of torch's allocator, and in this process.
+
+    Args:
+        timeout: seconds that the process may take.
+    """
+    if case.device.startswith("cuda"):
+        return _cuda_peaks(case, lengths)
+    return _measure({"case": asdict(case)}, lengths, case.seed, timeout)
 
 
 def model_memory(
@@ -91,6 +103,22 @@ def _measure(request: Mapping[str, Any], lengths: Sequence[int], seed: int, time
         return _unknown(f"the measuring process ended with code {done.returncode}: {last[0]}")
     answer = json.loads(done.stdout)
     return {"mib": answer["mib"], "reason": answer["reason"]}
+
+
+def _cuda_peaks(case: Case, lengths: Sequence[int]) -> Memory:
+    peaks = []
+    for length in lengths:
+        call = case.prepare(length)
+        if isinstance(call, str):
+            return _unknown(call)
+        call()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        peaks.append((torch.cuda.max_memory_allocated() - before) / 2**20)
+    return {"mib": peaks, "reason": None}
 
 
 def _unknown(reason: str) -> Memory:

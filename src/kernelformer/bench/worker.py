@@ -1,6 +1,7 @@
 """Measures peak memory; a process of its own: ``python -m kernelformer.bench.worker``, JSON in, JSON out.
 
-In: {"spec": {...}, "implementation": "softmax" | "kernel"} or {"folder": ...}, with "lengths", "seed", "threads".
+In: {"case": {...}}, {"spec": {...}, "implementation": "softmax" | "kernel"} or {"folder": ...}, with "lengths", "seed",
+"threads".
 Out: {"mib": [...] | null, "reason": null | why not}.
 """
 
@@ -17,11 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from kernelformer.bench.case import Case
+from kernelformer.bench.clock import Call
 from kernelformer.bench.spec import AttentionSpec, draw_qkv, draw_tokens
 
 __all__ = ["main"]
-
-Call = Callable[[], object]
 
 
 def main() -> None:
@@ -36,14 +37,33 @@ def main() -> None:
 @torch.no_grad()
 def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(request["threads"])
-    prepare = _attention(request) if "spec" in request else _model(request)
     lengths: list[int] = request["lengths"]
+    prepare: Callable[[int], Call] | str
+    if "case" in request:
+        prepare = _case(Case(**request["case"]), min(lengths))
+    else:
+        prepare = _attention(request) if "spec" in request else _model(request)
+    if isinstance(prepare, str):
+        return {"mib": None, "reason": prepare}
     try:
         # Once at the shortest length first: thread pools and lazily loaded code are no part of attention.
         _peak_mib(prepare(min(lengths)))
         return {"mib": [_peak_mib(prepare(length)) for length in lengths], "reason": None}
     except OSError as error:
         return {"mib": None, "reason": f"the peak cannot be reset here ({error}); it needs /proc/self/clear_refs"}
+
+
+def _case(case: Case, shortest: int) -> Callable[[int], Call] | str:
+    first = case.prepare(shortest)
+    if isinstance(first, str):
+        return first
+
+    def prepare(length: int) -> Call:
+        call = case.prepare(length)
+        assert not isinstance(call, str)
+        return call
+
+    return prepare
 
 
 def _attention(request: Mapping[str, Any]) -> Callable[[int], Call]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from kernelformer.cli.bench import bench
 from kernelformer.cli.compare import compare
 from kernelformer.cli.convert import convert
 from kernelformer.cli.demo import demo
@@ -23,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("convert")(convert)
+app.command("bench")(bench)
 app.command("compare")(compare)
 app.command("demo")(demo)
 app.command("eval")(evaluate)

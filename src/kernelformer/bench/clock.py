@@ -1,0 +1,47 @@
+"""Medians of calls that take turns, on a CPU or a CUDA device."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+
+__all__ = ["Call", "median_seconds"]
+
+Call = Callable[[], object]
+
+
+def median_seconds(calls: Mapping[str, Call], seconds: float, device: str = "cpu") -> dict[str, float]:
+    """The median time of each call, at least three of each after one that warms up.
+
+    They take turns, so that whatever else the machine does meets all alike.
+
+    Args:
+        seconds: what all calls together may take, roughly.
+        device: the one they run on; a CUDA device is timed by its own events.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or min(map(len, times.values())) < 3:
+        for name, call in calls.items():
+            times[name].append(_on_cuda(call) if device.startswith("cuda") else _on_cpu(call))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def _on_cpu(call: Call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _on_cuda(call: Call) -> float:
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    call()
+    stop.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(stop)) / 1000

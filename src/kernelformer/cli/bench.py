@@ -1,0 +1,99 @@
+"""kernelformer bench: time and memory of attention on this machine, beside floors and rivals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["bench"]
+
+
+def bench(
+    forms: Annotated[
+        str, typer.Option(help="Of bidirectional, causal, training (causal with gradients), step.")
+    ] = "bidirectional,causal,training,step",
+    lengths: Annotated[str, typer.Option(help="Lengths N.")] = "512,1024,4096,16384",
+    kernels: Annotated[
+        str, typer.Option(help='Kernels ("kernelformer list" names them).')
+    ] = "hedgehog,favor,flexformer_n",
+    rivals: Annotated[
+        str, typer.Option(help="Of sdpa, performer-pytorch, fast-transformers, flash-linear-attention; or none.")
+    ] = "sdpa,performer-pytorch,fast-transformers,flash-linear-attention",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    num_features: Annotated[int, typer.Option(help="Features M of the kernels.")] = 128,
+    num_heads: Annotated[int, typer.Option(help="Heads H.")] = 8,
+    head_dim: Annotated[int, typer.Option(help="Width D of a head.")] = 64,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; torch's choice if left out.")] = None,
+    seconds: Annotated[float, typer.Option(help="Roughly, for the times of one row.")] = 3.0,
+    memory: Annotated[bool, typer.Option(help="Measure peak memory, too, each method in its own process.")] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Folder for bench.json and the plots; none if left out.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the tables.")] = False,
+) -> None:
+    """Measure attention here: medians, each over the floor that no method with M features can beat, and against rivals.
+
+    Lists have commas. Rivals that are not installed are named, with what to install.
+    """
+    import torch
+    from rich.console import Console
+
+    from kernelformer.bench.engine import Setting, measure
+    from kernelformer.cli.convert import parse_numbers
+
+    setting = Setting(
+        forms=tuple(forms.split(",")),
+        lengths=tuple(parse_numbers("--lengths", lengths)),
+        kernels=tuple(kernels.split(",")),
+        rivals=() if rivals in ("", "none") else tuple(rivals.split(",")),
+        dtype=dtype,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        num_features=num_features,
+        seconds=seconds,
+        memory=memory,
+        device=device,
+    )
+    if threads is not None:
+        torch.set_num_threads(threads)
+    told = Console(stderr=True, highlight=False)
+    with told.status("measuring") as status:
+        result = measure(setting, lambda what: status.update(f"measuring: {what}"))
+    print(json.dumps(result, indent=1)) if as_json else _show(result)
+    if output is not None:
+        _write(result, Path(output))
+        told.print(f"written: {output}")
+
+
+def _show(result: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from kernelformer.bench.engine_table import reasons, tables
+
+    console = Console(highlight=False)
+    console.print(f"{result['machine']}; {result['threads']} threads, torch {result['torch']}", markup=False)
+    for found in tables(result):
+        shown = Table(title=found.title, title_justify="left", box=None, header_style="bold")
+        for head in found.heads:
+            shown.add_column(head, justify="left" if head in ("form", "kernel") else "right")
+        for row in found.rows:
+            shown.add_row(*row)
+        console.print(shown)
+    for reason in reasons(result):
+        console.print(f"– {reason}", markup=False)
+
+
+def _write(result: dict[str, Any], folder: Path) -> None:
+    # matplotlib is not needed for the tables.
+    from kernelformer.bench.engine_plot import plot_memory, plot_time
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "bench.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    plot_time(result, folder / "bench-time.svg")
+    if result["setting"]["memory"]:
+        plot_memory(result, folder / "bench-memory.svg")
