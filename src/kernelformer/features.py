@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from kernelformer.errors import KernelformerError, ShapeError
 
-__all__ = ["FeatureMap", "Features", "Moments", "ProjectedFeatureMap", "orthogonal_gaussian", "seeded"]
+__all__ = ["FeatureMap", "Features", "FusedForm", "Moments", "ProjectedFeatureMap", "orthogonal_gaussian", "seeded"]
 
 
 class Features(NamedTuple):
@@ -44,6 +44,27 @@ class Moments(NamedTuple):
     key_mean: Tensor
     query_square: Tensor
     key_square: Tensor
+
+
+class FusedForm(NamedTuple):
+    """A positive map as plain tensors, which a backend evaluates beside its sums instead of calling ``phi``.
+
+    The exponents are e = x·omega + bias. With ``is_normalised`` phi is the softmax of each of ``groups`` equal parts
+    of e, without a scale. Otherwise phi = exp(e + x·tilt - damping·‖x‖² - ‖x·root‖² + constant), the largest
+    exponent and what follows it in ``log_scale``. Where ``omega`` is None, e is the logarithm of elu(x) + 1.
+
+    Shape:
+        omega [H, D, M]; bias [H, M]; tilt [H, D]; damping [H]; root [H, D, R].
+    """
+
+    omega: Tensor | None
+    bias: Tensor | None = None
+    tilt: Tensor | None = None
+    damping: Tensor | None = None
+    root: Tensor | None = None
+    constant: float = 0.0
+    groups: int = 1
+    is_normalised: bool = False
 
 
 class FeatureMap(nn.Module, ABC):
@@ -101,6 +122,10 @@ class FeatureMap(nn.Module, ABC):
     def phi_at(self, x: Tensor, positions: Tensor | None, is_query: bool) -> Features:
         """Features of x at ``positions`` [N]; only maps that depend on positions override it."""
         return self.phi_q(x) if is_query else self.phi(x)
+
+    def fused_form(self) -> FusedForm | None:
+        """The map as plain tensors, the same for queries and keys; None where it has no such form."""
+        return None
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Give what is learned its start value again, and redraw what is drawn; ``key_shift``, from data, stays."""

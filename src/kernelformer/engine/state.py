@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Attended", "State", "empty_state", "normalise"]
+__all__ = ["Attended", "State", "empty_state", "normalise", "smallest_denominator"]
 
 
 class State(NamedTuple):
@@ -63,7 +63,12 @@ def normalise(num: Tensor, den: Tensor, mass: Tensor, floor: float) -> Attended:
         floored = (den < bound) & (mass > 0)
         divisor = torch.where(mass > 0, torch.where(floored, bound, den), torch.inf)
     else:
-        smallest = 1e8 * torch.finfo(den.dtype).tiny
+        smallest = smallest_denominator(den.dtype)
         floored = (den <= smallest) & (mass > 0)
         divisor = torch.where(den > smallest, den, torch.inf)
     return Attended(num / divisor[..., None], floored)
+
+
+def smallest_denominator(dtype: torch.dtype) -> float:
+    """A positive denominator up to this has underflowed."""
+    return 1e8 * torch.finfo(dtype).tiny

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps.exponential import exponential_features
 from kernelformer.feature_maps.moments import check_largest, optimal_proposal, second_moments
-from kernelformer.features import Features, Moments, ProjectedFeatureMap, orthogonal_gaussian, seeded
+from kernelformer.features import Features, FusedForm, Moments, ProjectedFeatureMap, orthogonal_gaussian, seeded
 
 __all__ = ["Darkformer"]
 
@@ -136,3 +136,7 @@ class Darkformer(ProjectedFeatureMap):
     def phi(self, x: Tensor) -> Features:
         x = x @ self.root.to(x.dtype).transpose(-1, -2)
         return exponential_features(self.project(x), -0.5 * x.square().sum(-1))
+
+    def fused_form(self) -> FusedForm:
+        root = self.root.mT.expand(self.num_heads, self.head_dim, self.rank)
+        return FusedForm(root @ self.omega, root=math.sqrt(0.5) * root, constant=-0.5 * math.log(self.num_features))

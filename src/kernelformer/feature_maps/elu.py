@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kernelformer.errors import KernelformerError
-from kernelformer.features import FeatureMap, Features
+from kernelformer.features import FeatureMap, Features, FusedForm
 
 __all__ = ["Elu"]
 
@@ -53,3 +53,6 @@ class Elu(FeatureMap):
         exponents = torch.where(x > 0, x.clamp(min=0.0).log1p(), x)
         top = exponents.detach().amax(-1, keepdim=True)
         return Features((exponents - top).exp(), top[..., 0])
+
+    def fused_form(self) -> FusedForm:
+        return FusedForm(None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from kernelformer.feature_maps.exponential import exponential_features
-from kernelformer.features import Features, ProjectedFeatureMap, orthogonal_gaussian, seeded
+from kernelformer.features import Features, FusedForm, ProjectedFeatureMap, orthogonal_gaussian, seeded
 
 __all__ = ["Favor"]
 
@@ -65,3 +67,7 @@ class Favor(ProjectedFeatureMap):
 
     def phi(self, x: Tensor) -> Features:
         return exponential_features(self.project(x), -0.5 * x.square().sum(-1))
+
+    def fused_form(self) -> FusedForm:
+        half = torch.full_like(self.omega[:, 0, 0], 0.5)
+        return FusedForm(self.omega, damping=half, constant=-0.5 * math.log(self.num_features))

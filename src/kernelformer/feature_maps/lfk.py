@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
 from kernelformer.feature_maps.checks import check_positive
 from kernelformer.feature_maps.exponential import exponential_features
-from kernelformer.features import Features, ProjectedFeatureMap, orthogonal_gaussian
+from kernelformer.features import Features, FusedForm, ProjectedFeatureMap, orthogonal_gaussian
 
 __all__ = ["Lfk"]
 
@@ -76,3 +78,8 @@ class Lfk(ProjectedFeatureMap):
             return exponential_features(self.project(x), -0.5 * square)
         weight = (x @ self.tilt.to(x.dtype))[..., 0] - self.damping.to(x.dtype)[:, None] * square
         return exponential_features(self.project(x), weight)
+
+    def fused_form(self) -> FusedForm:
+        damping = torch.full_like(self.omega[:, 0, 0], 0.5) if self.damping is None else self.damping
+        tilt = None if self.tilt is None else self.tilt[..., 0]
+        return FusedForm(self.omega, tilt=tilt, damping=damping, constant=-0.5 * math.log(self.num_features))
