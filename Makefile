@@ -52,8 +52,8 @@ docs: $(VENV)/.dev-stamp ## the documentation site, in site/
 tables: $(VENV)/.dev-stamp ## print the generated tables of README and docs anew
 	$(BIN)/python scripts/tables.py
 
-gpu-check: $(VENV)/.dev-stamp ## the tests that need a CUDA device
-	$(BIN)/python -m pytest -m gpu $(ARGS)
+gpu-check: $(VENV)/.dev-stamp ## on a CUDA device: is every backend right there, and how fast (benchmarks/)
+	$(BIN)/python scripts/gpu_check.py $(ARGS)
 
 wheel: $(VENV)/.dev-stamp ## wheel and source archive, in dist/
 	$(BIN)/python -m build --outdir dist .

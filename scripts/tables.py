@@ -105,8 +105,33 @@ def synthetic_table(markdown: Callable[[Any], str]) -> Callable[[], str]:
     return table
 
 
+def bench_table(number: int) -> str:
+    """One of the tables of `make bench`, from its copy in docs/results: times, crossovers, memory."""
+    from kernelformer.bench.engine_table import markdown, tables
+
+    return markdown(tables(json.loads((ROOT / "docs/results/bench.json").read_text(encoding="utf-8")))[number])
+
+
+def bench_setting() -> str:
+    """Machine and sizes of that run, and what is missing from it."""
+    from kernelformer.bench.engine_table import reasons
+
+    result = json.loads((ROOT / "docs/results/bench.json").read_text(encoding="utf-8"))
+    setting, products, copies = result["setting"], *(rate / 1e9 for rate in result["rates"].values())
+    text = (
+        f"{result['machine']}, {result['threads']} threads, torch {result['torch']}; {setting['dtype']}, batch 1, "
+        f"{setting['num_heads']} heads of width {setting['head_dim']}, {setting['num_features']} features. In the same "
+        f"run, matrix products at {products:,.0f} GFLOP/s and copies at {copies:,.1f} GB/s (read and written)."
+    )
+    return "\n".join([text, "", *(f"- {reason}" for reason in reasons(result))]) + "\n"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "anisotropy": anisotropy_table,
+    "bench-crossover": lambda: bench_table(1),
+    "bench-memory": lambda: bench_table(2),
+    "bench-setting": bench_setting,
+    "bench-time": lambda: bench_table(0),
     "demo": demo_table,
     "coulomb-synthetic-accuracy": synthetic_table(lambda study: noise_markdown(study, "accuracy")),
     "coulomb-synthetic-budget": synthetic_table(budget_markdown),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from kernelformer.engine import Attended, State, attend_softmax, read_state
 from kernelformer.engine.blockwise import Sequence, fold_sequence
-from kernelformer.engine.choose import attend, warn_below_crossover
+from kernelformer.engine.choose import BACKENDS, attend, warn_below_crossover
 from kernelformer.engine.hybrid import HybridState, attend_hybrid, empty_hybrid
 from kernelformer.engine.packed import split_packed
 from kernelformer.errors import KernelformerError, ShapeError
@@ -40,6 +40,8 @@ class KernelAttention(nn.Module):
             kernel where that is the fastest. "ignore" says nothing and always takes the linear form.
         window: causal only. Exact softmax over the last ``window`` tokens, the kernel for those before, under one
             normaliser, with a learned factor exp(log_mix) of the kernel's weights per head; 0 is the kernel alone.
+        backend: "auto" takes what fits (``engine.explain`` says which and why), "torch" PyTorch's own operators,
+            "triton" the fused kernels, or an error that says why they can't.
 
     Shape:
         q [B, Hq, N, D], k [B, H, S, D], v [B, H, S, Dv] -> [B, Hq, N, Dv]; Hq a multiple of H.
@@ -64,9 +66,20 @@ class KernelAttention(nn.Module):
     log_mix: nn.Parameter | None
 
     def __init__(
-        self, feature_map: FeatureMap, causal: bool = False, *, below_crossover: str = "warn", window: int = 0
+        self,
+        feature_map: FeatureMap,
+        causal: bool = False,
+        *,
+        below_crossover: str = "warn",
+        window: int = 0,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
+        if backend not in BACKENDS:
+            raise KernelformerError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+        if window and backend == "triton":
+            raise KernelformerError(f'backend="triton" does not compute window={window}: take "auto" or window=0')
+        self.backend = backend
         if below_crossover not in _BELOW_CROSSOVER:
             raise KernelformerError(
                 f"below_crossover must be one of {', '.join(_BELOW_CROSSOVER)}, got {below_crossover!r}"
@@ -120,7 +133,7 @@ class KernelAttention(nn.Module):
             q, v = _without_padding(q, v, key_mask)
             sequence = Sequence(q, k, v, key_mask, scale, _positions(q), _positions(k))
             linear = self.below_crossover == "ignore"
-            attended, _ = attend(self.feature_map, sequence, causal=False, linear=linear)
+            attended, _ = attend(self.feature_map, sequence, causal=False, linear=linear, wanted=self.backend)
             self._count(attended, key_mask)
         return attended.out.to(v.dtype)
 
@@ -239,7 +252,7 @@ class KernelAttention(nn.Module):
             after: State | HybridState | None
             if self.log_mix is None:
                 assert not isinstance(state, HybridState)
-                attended, after = attend(self.feature_map, sequence, causal=True, state=state)
+                attended, after = attend(self.feature_map, sequence, causal=True, state=state, wanted=self.backend)
             else:
                 assert not isinstance(state, State)
                 before = empty_hybrid(self.feature_map, sequence) if state is None else state

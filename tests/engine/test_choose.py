@@ -9,6 +9,7 @@ import torch
 
 import kernelformer as kf
 from kernelformer.engine import choose
+from kernelformer.engine.fused import why_no_form
 from kernelformer.feature_maps import Hedgehog
 
 
@@ -92,3 +93,48 @@ def test_quadratic_form_where_it_is_faster(feature_map, monkeypatch):
 def test_unknown_behaviour(feature_map):
     with pytest.raises(kf.KernelformerError, match="warn, exact-kernel, ignore"):
         kf.KernelAttention(feature_map, below_crossover="silent")
+
+
+def test_triton_is_refused_with_the_reason(feature_map):
+    with pytest.raises(kf.KernelformerError, match=r"asked for, but the tensors are on cpu, not on a CUDA device"):
+        kf.engine.explain(*_inputs(500), feature_map, backend="triton")
+    attention = kf.KernelAttention(feature_map, below_crossover="ignore", backend="triton")
+    with pytest.raises(kf.KernelformerError, match="CUDA"):
+        attention(*_inputs(500))
+    with pytest.raises(kf.KernelformerError, match="auto, torch, triton"):
+        kf.KernelAttention(feature_map, backend="cuda")
+
+
+def test_triton_is_chosen_where_it_fits(feature_map, monkeypatch):
+    monkeypatch.setattr(choose, "why_not_fused", lambda *_: None)
+    choice = kf.engine.explain(*_inputs(500), feature_map)
+    assert choice.backend == "triton"
+    assert "no N × M tensor" in choice.reason
+    assert kf.engine.explain(*_inputs(500), feature_map, backend="torch").backend == "whole"
+    assert kf.engine.explain(*_inputs(1), feature_map, causal=True).backend == "step"
+    assert kf.engine.explain(*_inputs(3), feature_map).backend == "quadratic"
+
+
+@pytest.mark.parametrize(
+    ("build", "dtype", "value_dim", "reason"),
+    [
+        (lambda: Hedgehog(64, 2, 128), torch.bfloat16, 64, None),
+        (lambda: kf.feature_maps.Elu(128, 2), torch.float32, 128, None),
+        (lambda: Hedgehog(64, 2, 128), torch.float64, 64, "not one of float32"),
+        (lambda: kf.feature_maps.FlexformerN(64, 2, 128), torch.float32, 64, "FlexformerN has no form"),
+        (lambda: Hedgehog(64, 2, 512), torch.float32, 64, "512 features"),
+        (lambda: Hedgehog(64, 2, 128), torch.float32, 256, "heads wider than 128"),
+        (lambda: kf.feature_maps.Elu(256, 2), torch.float32, 64, "heads wider than 128"),
+        (lambda: Doubled(64, 2, 128), torch.float32, 64, "Doubled has no form"),
+    ],
+)
+def test_what_the_kernels_take(build, dtype, value_dim, reason):
+    found = why_no_form(build(), dtype, value_dim)
+    assert found is None if reason is None else reason in found
+
+
+class Doubled(kf.feature_maps.Favor):
+    """A map that changes phi, and leaves the inherited form as it was."""
+
+    def phi(self, x):
+        return super().phi(2.0 * x)

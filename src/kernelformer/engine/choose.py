@@ -11,24 +11,30 @@ from torch import Tensor
 from kernelformer.engine.bidirectional import attend_bidirectional, attend_quadratic
 from kernelformer.engine.blockwise import Sequence, block_length, empty_sums, run_bidirectional, run_causal
 from kernelformer.engine.causal import CHUNK_SIZE, attend_causal, attend_step
+from kernelformer.engine.fused import why_not_fused
 from kernelformer.engine.state import Attended, State
 from kernelformer.engine.training import train_bidirectional, train_causal
+from kernelformer.errors import KernelformerError
 from kernelformer.features import FeatureMap
 from kernelformer.traced import is_traced
 
-__all__ = ["Choice", "attend", "choose", "explain", "warn_below_crossover"]
+__all__ = ["BACKENDS", "Choice", "attend", "choose", "explain", "warn_below_crossover"]
 
 # Length per feature from which (bidirectional, causal) kernels beat scaled_dot_product_attention:
-# python -m kernelformer.bench.engine, float32, D = 64, 2 threads. Other devices have not been measured.
+# kernelformer bench, float32, D = 64, 2 threads. Other devices have not been measured.
 _CROSSOVER = {"cpu": (3.0, 8.0)}
 _said: set[tuple[bool, int]] = set()
+
+BACKENDS = ("auto", "torch", "triton")
+"""What fits best; only PyTorch's own operators; only the fused Triton kernels."""
 
 
 class Choice(NamedTuple):
     """``backend`` computes a request, in blocks of ``chunk_size`` tokens, because of ``reason``.
 
     Backends: "step" (one token after a state), "quadratic" (N × S weights), "whole" (all features at
-    once), "blocks" (features of one block at a time), "recompute" (the same, with gradients).
+    once), "blocks" (features of one block at a time), "recompute" (the same, with gradients), "triton" (features and
+    sums in one kernel on a CUDA device; a gradient runs the form of "recompute" again).
     """
 
     backend: str
@@ -36,8 +42,18 @@ class Choice(NamedTuple):
     reason: str
 
 
-def explain(q: Tensor, k: Tensor, v: Tensor, feature_map: FeatureMap, *, causal: bool = False) -> Choice:
-    """What ``KernelAttention`` would do with these tensors.
+_FUSED = Choice(
+    "triton", 64, "features and sums in one kernel: no N × M tensor reaches device memory; gradients recompute in torch"
+)
+
+
+def explain(
+    q: Tensor, k: Tensor, v: Tensor, feature_map: FeatureMap, *, causal: bool = False, backend: str = "auto"
+) -> Choice:
+    """What ``KernelAttention`` with this ``backend`` would do with these tensors.
+
+    Raises:
+        KernelformerError: backend="triton" where it can't compute this; the message says why.
 
     Example:
         >>> import torch, kernelformer as kf
@@ -45,19 +61,29 @@ def explain(q: Tensor, k: Tensor, v: Tensor, feature_map: FeatureMap, *, causal:
         >>> kf.engine.explain(x, x, x, kf.feature_maps.Favor(head_dim=8, num_heads=2)).backend
         'blocks'
     """
-    return choose(feature_map, Sequence(q, k, v), causal=causal)
+    return choose(feature_map, Sequence(q, k, v), causal=causal, wanted=backend)
 
 
 def choose(
-    feature_map: FeatureMap, sequence: Sequence, *, causal: bool, state: State | None = None, linear: bool = False
+    feature_map: FeatureMap,
+    sequence: Sequence,
+    *,
+    causal: bool,
+    state: State | None = None,
+    linear: bool = False,
+    wanted: str = "auto",
 ) -> Choice:
-    """The form for this request; ``linear`` leaves out the quadratic one."""
+    """The form for this request; ``linear`` leaves out the quadratic one, ``wanted`` is of ``BACKENDS``."""
     q, k = sequence.q, sequence.k
+    if wanted == "triton":
+        return _fused_or_refuse(feature_map, sequence)
     queries, keys = q.shape[2], k.shape[2]
     if causal and keys == 1:
         return Choice("step", 1, "one token: the state is updated and read once")
     if not causal and not linear and _is_short(q, k, feature_map):
         return Choice("quadratic", keys, f"{queries} × {keys} weights cost less than two passes through the features")
+    if wanted == "auto" and why_not_fused(feature_map, sequence) is None:
+        return _FUSED
     if is_traced(q):
         return Choice(
             "whole", CHUNK_SIZE, f"values on {q.device.type} are not looked at (compiled, transformed or no CPU)"
@@ -75,10 +101,22 @@ def choose(
 
 
 def attend(
-    feature_map: FeatureMap, sequence: Sequence, *, causal: bool, state: State | None = None, linear: bool = False
+    feature_map: FeatureMap,
+    sequence: Sequence,
+    *,
+    causal: bool,
+    state: State | None = None,
+    linear: bool = False,
+    wanted: str = "auto",
 ) -> tuple[Attended, State | None]:
     """Attention in the form that :func:`choose` names; the state after the sequence if causal."""
-    backend = choose(feature_map, sequence, causal=causal, state=state, linear=linear).backend
+    backend = choose(feature_map, sequence, causal=causal, state=state, linear=linear, wanted=wanted).backend
+    if backend == "triton":
+        # Triton is imported where it is used.
+        from kernelformer.engine.triton_attention import attend_fused
+
+        needs_grad = _needs_grad(feature_map, sequence, state)
+        return attend_fused(feature_map, sequence, causal=causal, state=state, needs_grad=needs_grad)
     if causal:
         return _causal(backend, feature_map, sequence, empty_sums(feature_map, sequence) if state is None else state)
     if backend == "recompute":
@@ -103,6 +141,13 @@ def warn_below_crossover(q: Tensor, k: Tensor, feature_map: FeatureMap, *, causa
             f'{least} on this device, got {length}; KernelAttention(..., below_crossover="exact-kernel") says nothing',
             stacklevel=4,
         )
+
+
+def _fused_or_refuse(feature_map: FeatureMap, sequence: Sequence) -> Choice:
+    reason = why_not_fused(feature_map, sequence)
+    if reason is not None:
+        raise KernelformerError(f'backend="triton" was asked for, but {reason}; backend="auto" takes what fits')
+    return _FUSED
 
 
 def _causal(backend: str, feature_map: FeatureMap, sequence: Sequence, state: State) -> tuple[Attended, State]:

@@ -1,13 +1,13 @@
 """Triton kernels: features and sums in one pass, so that no N × M tensor reaches device memory.
 
-A token of one head moves 4·D numbers (q, k, v, out). Features written and read again would move 4·M more, twice as much
-again at M = 2·D. So each kernel evaluates the map's exponents on the tile it holds (``FusedForm``), and keeps
-the running maximum of the keys' scales as one number: the sums decay by exp(old maximum - new).
+A token of one head moves 4·D numbers (q, k, v, out). Features written and read again would move 4·M more, twice as
+much again at M = 2·D. So each kernel evaluates the map's exponents on the tile it holds (``FusedForm``), and keeps the
+running maximum of the keys' scales as one number: the sums decay by exp(old maximum - new).
 
-The sums of one head are a row of W numbers: kv [BM, BV], k_sum [BM], and mass, 16 times. BD, BM, BV are D, M, Dv padded to
-powers of two, M within each group of a normalised map. Arithmetic is float32, but the operands of products are rounded:
-to bfloat16 for inputs of that, to tf32 for float16, whose range is too small for features. What is rounded for a
-numerator is rounded for its denominator, too. Values must be finite.
+The sums of one head are a row of W numbers: kv [BM, BV], k_sum [BM], and mass, 16 times. BD, BM, BV are D, M, Dv
+padded to powers of two, M within each group of a normalised map. Arithmetic is float32, but the operands of products
+are rounded: to bfloat16 for inputs of that, to tf32 for float16, whose range is too small for features. What is rounded
+for a numerator is rounded for its denominator, too. Values must be finite.
 
 ``tables`` are omega [H, BD, BM] and what rounding it took away, the biases of keys and of queries [H, BM], shift and
 tilt [H, BD], damping [H], root [H, BD, BD], what rounding it took away, and its bias [H, BD].
@@ -235,9 +235,9 @@ def read_sums(
 @triton.jit
 def read_causal(
     q, q_b, q_h, q_n, k, k_b, k_h, k_n, v, v_b, v_h, v_n, mask, before, tops_before, out, floored, heads, groups, N, D,
-    DV, segment, scale, smallest, tables, constant, BN: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
-    W: tl.constexpr, GROUPS: tl.constexpr, NORMALISED: tl.constexpr, ELU: tl.constexpr, HAS_ROOT: tl.constexpr,
-    HAS_MASK: tl.constexpr, SPLIT: tl.constexpr, WIDE: tl.constexpr,
+    DV, segment, scale, smallest, tables, constant, BN: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr,
+    BV: tl.constexpr, W: tl.constexpr, GROUPS: tl.constexpr, NORMALISED: tl.constexpr, ELU: tl.constexpr,
+    HAS_ROOT: tl.constexpr, HAS_MASK: tl.constexpr, SPLIT: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """Causal rows of one segment, chunk by chunk from the sums before it: a program a segment and head of queries."""
     part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
