@@ -103,6 +103,8 @@ def test_triton_is_refused_with_the_reason(feature_map):
         attention(*_inputs(500))
     with pytest.raises(kf.KernelformerError, match="auto, torch, triton"):
         kf.KernelAttention(feature_map, backend="cuda")
+    with pytest.raises(kf.KernelformerError, match="does not compute window=4"):
+        kf.KernelAttention(feature_map, causal=True, window=4, backend="triton")
 
 
 def test_triton_is_chosen_where_it_fits(feature_map, monkeypatch):

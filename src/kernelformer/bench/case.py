@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from kernelformer.attention import KernelAttention
 from kernelformer.bench.clock import Call
 from kernelformer.bench.rivals import Attend, find_rival
+from kernelformer.engine import State
 from kernelformer.feature_maps import find_feature_map, fixed_width
 from kernelformer.features import FeatureMap
 
@@ -80,6 +81,7 @@ class Case:
             return (k.nbytes + v.nbytes) / 2**20
         with torch.no_grad():
             _, state = KernelAttention(self.feature_map(), True, below_crossover="ignore").stream(q, k, v)
+        assert isinstance(state, State)
         return sum(x.nbytes for x in state) / 2**20
 
 

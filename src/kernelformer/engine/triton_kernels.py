@@ -32,8 +32,8 @@ def _load_rows(base, stride, start, N, width, BN: tl.constexpr, BW: tl.constexpr
 
 @triton.jit
 def _product(a, b, WIDE: tl.constexpr):
-    """a @ b; ``WIDE`` operands are float32 in place of float16."""
-    return tl.dot(a, b, input_precision="tf32" if WIDE else "ieee")
+    """a @ b; ``WIDE`` operands are float32 in place of float16. Three tf32 products have float32's digits."""
+    return tl.dot(a, b, input_precision="tf32" if WIDE else "tf32x3")
 
 
 @triton.jit
@@ -49,9 +49,9 @@ def _operand(x, like, WIDE: tl.constexpr):
 def _project(x, matrix, low, BD: tl.constexpr, BW: tl.constexpr, SPLIT: tl.constexpr):
     """x @ matrix; in half precision the matrix comes in two parts, since exponents need the digits of float32."""
     at = tl.arange(0, BD)[:, None] * BW + tl.arange(0, BW)[None, :]
-    y = tl.dot(x, tl.load(matrix + at), input_precision="ieee")
+    y = tl.dot(x, tl.load(matrix + at), input_precision="tf32x3")
     if SPLIT:
-        y = tl.dot(x, tl.load(low + at), y, input_precision="ieee")
+        y = tl.dot(x, tl.load(low + at), y, input_precision="tf32x3")
     return y
 
 
