@@ -121,7 +121,9 @@ def test_triton_is_chosen_where_it_fits(feature_map, monkeypatch):
     ("build", "dtype", "value_dim", "reason"),
     [
         (lambda: Hedgehog(64, 2, 128), torch.bfloat16, 64, None),
-        (lambda: kf.feature_maps.Elu(128, 2), torch.float32, 128, None),
+        (lambda: kf.feature_maps.Elu(128, 2), torch.bfloat16, 128, None),
+        (lambda: kf.feature_maps.Elu(128, 2), torch.float32, 128, "128 features on heads of width 128 don't fit"),
+        (lambda: Hedgehog(64, 2, 256), torch.bfloat16, 64, None),
         (lambda: Hedgehog(64, 2, 128), torch.float64, 64, "not one of float32"),
         (lambda: kf.feature_maps.FlexformerN(64, 2, 128), torch.float32, 64, "FlexformerN has no form"),
         (lambda: Hedgehog(64, 2, 512), torch.float32, 64, "512 features"),

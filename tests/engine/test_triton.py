@@ -128,12 +128,14 @@ def test_extreme_scales(name, causal):
     assert not attended.floored.any() or name == "favor"
 
 
-@pytest.mark.parametrize("name", ["favor", "hedgehog"])
+@pytest.mark.parametrize("name", ["elu", "favor", "hedgehog"])
 def test_a_later_key_changes_no_bit(name):
     feature_map = MAPS[name](6).to(DEVICE)
     q, k, v = _draw(70)
     before = _fused(feature_map, Sequence(q, k, v), True)[0].out
     k[:, :, 50:] *= 20.0
+    # The largest scale that a key of favor can have.
+    k[:, :, 50] = 0.0
     v[:, :, 50:] += 1.0
     after = _fused(feature_map, Sequence(q, k, v), True)[0].out
     assert torch.equal(before[:, :, :50], after[:, :, :50])
@@ -142,14 +144,16 @@ def test_a_later_key_changes_no_bit(name):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_rows_that_see_nothing_are_zero_and_padding_is_not_read(feature_map, causal):
-    q, k, v = _draw(20)
-    mask = torch.zeros(2, 20, dtype=torch.bool, device=DEVICE)
-    mask[0, 7:] = True
-    k[~mask[:, None].expand(2, 2, 20)] = torch.nan
+    q, k, v = _draw(70)
+    mask = torch.zeros(2, 70, dtype=torch.bool, device=DEVICE)
+    # A whole block first that shows nothing.
+    mask[0, 40:] = True
+    k[~mask[:, None].expand(2, 2, 70)] = torch.nan
     attended, _ = _fused(feature_map, Sequence(q, k, v, mask), causal)
     assert attended.out.isfinite().all()
     assert not attended.out[1].any()
-    assert attended.out[0, :, :7].any() != causal
+    assert attended.out[0, :, :40].any() != causal
+    assert attended.out[0, :, 40:].any()
     assert not attended.floored.any()
 
 

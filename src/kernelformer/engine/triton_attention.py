@@ -22,7 +22,7 @@ from kernelformer.features import FeatureMap, FusedForm
 
 __all__ = ["attend_fused"]
 
-BLOCK = 64
+BLOCK, BLOCK_FLOAT = 64, 32
 # Compiled for compute capability 9.0 at M = 128, 64 rows at once spill 1.8 KB of registers a thread, 32 spill 0.2.
 CAUSAL_BLOCK = 32
 # Programs enough for several on each of a large device's processors.
@@ -159,6 +159,7 @@ def _run(feature_map: FeatureMap, sequence: Sequence, state: State | None) -> tu
     mask = q if sequence.key_mask is None else sequence.key_mask.contiguous().view(torch.uint8)
     key_options = {**options, "HAS_ROOT": form.root is not None, "HAS_MASK": sequence.key_mask is not None}
     batch, length = k.shape[0], k.shape[2]
+    block = BLOCK if k.dtype == torch.bfloat16 else BLOCK_FLOAT
     rows = batch * layout.heads
     segment = _segment(rows, length)
     segments = -(-length // segment)
@@ -168,16 +169,16 @@ def _run(feature_map: FeatureMap, sequence: Sequence, state: State | None) -> tu
     with torch.cuda.device_of(q):
         kernels.sum_keys[(segments, rows)](
             k, *k.stride()[:3], v, *v.stride()[:3], mask, sums, tops, layout.heads, length, *sizes, segment, scale,
-            tables, form.constant, BN=BLOCK, **key_options,
+            tables, form.constant, BN=block, **key_options,
         )  # fmt: skip
         out = q.new_empty(*q.shape[:3], layout.value_dim)
         floored = torch.empty(q.shape[:3], dtype=torch.int8, device=q.device)
         groups = q.shape[1] // layout.heads
         if state is None:
             total, top = _total(sums, tops)
-            kernels.read_sums[(-(-q.shape[2] // BLOCK), batch * q.shape[1])](
+            kernels.read_sums[(-(-q.shape[2] // block), batch * q.shape[1])](
                 q, *q.stride()[:3], total, top, out, floored, layout.heads, groups, q.shape[2], *sizes, scale, SMALLEST,
-                tables, BN=BLOCK, **options,
+                tables, BN=block, **options,
             )  # fmt: skip
             return Attended(out, floored.view(torch.bool)), None
         before = sums.new_empty(rows, segments + 1, layout.W)
