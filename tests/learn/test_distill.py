@@ -102,3 +102,32 @@ def test_bfloat16_is_for_training_alone_and_for_every_training(teacher, batches)
         finetune(student, teacher, batches, Schedule(steps=1, precision="bfloat16"))
         student(**batches[0])
     assert seen == [torch.bfloat16, torch.float32] * 2
+
+
+def test_signed_kernels_learn_to_stay_above_their_floor(teacher, batches):
+    """From a start where two thirds of the rows are at the floor; the floor itself is raised for learning alone."""
+    shares = []
+    for clearance in (3.0, 0.0):
+        model = kf.convert(copy.deepcopy(teacher), "flexformer_n", 16, options={"frequency_scale": 1.0, "floor": 0.02})
+        distill(model, batches, STEPS, objective=OutputError(clearance))
+        kernels = kf.hf.kernels(model).values()
+        for kernel in kernels:
+            assert kernel.feature_map.floor == 0.02
+            kernel.reset_floored()
+        layer_errors(model, batches)
+        shares.append([kernel.floored_share for kernel in kernels])
+    assert all(cleared < plain for cleared, plain in zip(*shares, strict=True))
+
+
+@torch.no_grad()
+def test_clearance_is_the_missing_weight(teacher, batches):
+    """Rows whose weights sum to one add nothing; a floor that all rows meet adds what they lack."""
+    model = kf.convert(copy.deepcopy(teacher), "flexformer_n", 16, options={"phase": False})
+    for floor, meets in ((0.01, False), (1.0, True)):
+        for kernel in kf.hf.kernels(model).values():
+            kernel.feature_map.floor = floor
+        plain, cleared = (
+            model(**batches[0], layer_objective=OutputError(c), output_attentions=True).attentions for c in (0.0, 1.0)
+        )
+        for one, other in zip(plain, cleared, strict=True):
+            assert (float(other - one) > 1e-6) == meets

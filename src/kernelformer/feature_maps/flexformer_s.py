@@ -59,7 +59,7 @@ class FlexformerS(FlexformerFeatureMap):
         tilt: bool = True,
         shared: bool = True,
         angle_scale: float | None = None,
-        floor: float = 0.05,
+        floor: float = 0.01,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -16,6 +17,8 @@ from kernelformer.learn.trainer import Batch, Schedule, fit
 
 __all__ = ["distill", "layer_errors"]
 
+_FLOOR_RAISE = 5.0
+
 
 def distill(
     model: nn.Module,
@@ -28,7 +31,8 @@ def distill(
     """Train the kernels of a converted model, and nothing else, to give what softmax attention gives.
 
     Every layer sees the queries, keys and values of the softmax model, so all layers learn at once and independently;
-    the loss is the mean of ``objective`` over layers. Memory is linear in the length.
+    the loss is the mean of ``objective`` over layers. Memory is linear in the length. Signed maps learn under five
+    times their floor.
 
     Args:
         model: converted by ``kernelformer.convert``, changed in place.
@@ -57,8 +61,22 @@ def distill(
         return torch.stack([value for value in outputs.attentions if value is not None]).mean()
 
     groups = [{"params": parameters, "lr": schedule.kernel_learning_rate}]
-    with only_trainable(model, parameters), checkpoints(folder) as kept:
+    with only_trainable(model, parameters), _raised_floors(kernels), checkpoints(folder) as kept:
         return fit(model, batches, loss, schedule, groups, kept, "distil kernels")
+
+
+@contextmanager
+def _raised_floors(kernels: Sequence[KernelAttention]) -> Iterator[None]:
+    """Signed maps are taught with a higher floor than they will have, so that few rows meet the one they have."""
+    maps = [kernel.feature_map for kernel in kernels if not kernel.feature_map.is_positive]
+    before = [feature_map.floor for feature_map in maps]
+    for feature_map, floor in zip(maps, before, strict=True):
+        feature_map.floor = min(1.0, _FLOOR_RAISE * floor)
+    try:
+        yield
+    finally:
+        for feature_map, floor in zip(maps, before, strict=True):
+            feature_map.floor = floor
 
 
 @torch.no_grad()

@@ -18,11 +18,28 @@ __all__ = ["MomentSums", "OutputError", "WeightCrossEntropy", "squared_errors"]
 
 
 class OutputError:
-    """‖kernel output - softmax output‖² / ‖softmax output‖² over the real tokens of a batch; memory linear in N."""
+    """‖kernel output - softmax output‖² / ‖softmax output‖² over the real tokens of a batch; memory linear in N.
+
+    A row of a signed map that meets the floor has weights Σ_j w_ij below one. For such maps ``clearance`` times the
+    mean of (1 - Σ_j w_ij)² is added, which is zero as long as no row does.
+    """
+
+    def __init__(self, clearance: float = 0.3) -> None:
+        self.clearance = clearance
 
     def __call__(self, call: LayerCall) -> Tensor:
-        sums = squared_errors(call)
-        return sums[0] / sums[1]
+        if call.kernel.feature_map.is_positive or not self.clearance:
+            sums = squared_errors(call)
+            return sums[0] / sums[1]
+        # A column of ones among the values becomes the sums of the weights.
+        v = torch.cat([call.v, torch.ones_like(call.v[..., :1])], dim=-1)
+        out = call.kernel(call.q, call.k, v, call.key_mask, call.scale).float()
+        sums = _squared(out[..., :-1], call.softmax.float(), call.key_mask)
+        missing = (1.0 - out[..., -1]).square().mean(1)
+        if call.key_mask is not None:
+            missing = missing[call.key_mask]
+        value: Tensor = sums[0] / sums[1] + self.clearance * missing.mean()
+        return value
 
 
 class WeightCrossEntropy:
@@ -101,10 +118,14 @@ class MomentSums:
 
 def squared_errors(call: LayerCall) -> Tensor:
     """[2]: Σ ‖kernel output - softmax output‖² and Σ ‖softmax output‖² over real tokens, in float32."""
-    out, wanted = call.kernel(call.q, call.k, call.v, call.key_mask, call.scale).float(), call.softmax.float()
+    out = call.kernel(call.q, call.k, call.v, call.key_mask, call.scale).float()
+    return _squared(out, call.softmax.float(), call.key_mask)
+
+
+def _squared(out: Tensor, wanted: Tensor, key_mask: Tensor | None) -> Tensor:
     difference, size = (out - wanted).square().sum((1, 3)), wanted.square().sum((1, 3))
-    if call.key_mask is not None:
-        difference, size = difference.masked_fill(~call.key_mask, 0.0), size.masked_fill(~call.key_mask, 0.0)
+    if key_mask is not None:
+        difference, size = difference.masked_fill(~key_mask, 0.0), size.masked_fill(~key_mask, 0.0)
     return torch.stack([difference.sum(), size.sum()])
 
 
