@@ -122,7 +122,7 @@ def test_signed_kernels_learn_to_stay_above_their_floor(teacher, batches):
 @torch.no_grad()
 def test_clearance_is_the_missing_weight(teacher, batches):
     """Rows whose weights sum to one add nothing; a floor that all rows meet adds what they lack."""
-    model = kf.convert(copy.deepcopy(teacher), "flexformer_n", 16, options={"phase": False})
+    model = kf.convert(copy.deepcopy(teacher), "flexformer_n", 16, options={"phase": False, "frequency_scale": 0.01})
     for floor, meets in ((0.01, False), (1.0, True)):
         for kernel in kf.hf.kernels(model).values():
             kernel.feature_map.floor = floor
