@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -190,6 +191,18 @@ def test_a_rival_that_fails_says_so(monkeypatch):
     monkeypatch.setitem(RIVALS, "sdpa", RIVALS["sdpa"]._replace(build=lambda *_: refuse))
     result = measure(dataclasses.replace(SMALL, forms=("causal",), lengths=(8,), kernels=("elu",)))
     assert reasons(result) == ["sdpa failed: expected float, got half"]
+
+
+def test_a_slow_rival_is_called_once(monkeypatch):
+    called = []
+
+    def slow(q, k, v):
+        called.append(time.sleep(0.5))
+
+    monkeypatch.setitem(RIVALS, "sdpa", RIVALS["sdpa"]._replace(build=lambda *_: slow))
+    result = measure(dataclasses.replace(SMALL, forms=("causal",), lengths=(8,), kernels=("elu",), seconds=0.1))
+    assert len(called) == 1
+    assert result["rows"][0]["rivals"]["sdpa"] > 0.5
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import kernelformer as kf
-from kernelformer.engine import attend_reference
+from kernelformer.engine import attend_reference, choose
 from kernelformer.engine.blockwise import Sequence, empty_sums
 from kernelformer.engine.causal import attend_causal
 
@@ -192,3 +192,23 @@ def test_gradients_are_those_of_torch(name, causal):
         loss = kf.engine.attend_bidirectional(*features).out.square().sum()
     for ours, theirs in zip(found, torch.autograd.grad(loss, wanted), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_kernel_attention_takes_them(monkeypatch, causal):
+    """Through the module, half precision and gradients included, the same as with torch's operators."""
+    monkeypatch.setattr(choose, "why_not_fused", lambda *_: None)
+    feature_map = _disturbed(MAPS["hedgehog"](6))
+    q, k, v = _draw(70, groups=2, dtype=torch.float16)
+    q.requires_grad_()
+    mask = torch.ones(2, 70, dtype=torch.bool, device=DEVICE)
+    mask[1, 60:] = False
+    found = []
+    for backend in ("triton", "torch"):
+        attention = kf.KernelAttention(feature_map, causal, below_crossover="ignore", backend=backend)
+        out = attention(q, k, v, mask)
+        assert out.dtype == torch.float16
+        (gradient,) = torch.autograd.grad(out[:, :, :60].float().square().sum(), q)
+        found.append((out[:, :, :60], gradient[:, :, :60], attention.floored_share))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=5e-3, rtol=5e-3)

@@ -13,8 +13,10 @@ __all__ = ["Call", "median_seconds"]
 Call = Callable[[], object]
 
 
-def median_seconds(calls: Mapping[str, Call], seconds: float, device: str = "cpu") -> dict[str, float]:
-    """The median time of each call, at least three of each after one that warms up.
+def median_seconds(
+    calls: Mapping[str, Call], seconds: float, device: str = "cpu", *, least: int = 3, warm_up: bool = True
+) -> dict[str, float]:
+    """The median time of each call, at least ``least`` of each, and one before that warms up.
 
     They take turns, so that whatever else the machine does meets all alike.
 
@@ -23,10 +25,10 @@ def median_seconds(calls: Mapping[str, Call], seconds: float, device: str = "cpu
         device: the one they run on; a CUDA device is timed by its own events.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
+    for call in calls.values() if warm_up else ():
         call()
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or min(map(len, times.values())) < 3:
+    while time.perf_counter() < end or min(map(len, times.values())) < least:
         for name, call in calls.items():
             times[name].append(_on_cuda(call) if device.startswith("cuda") else _on_cpu(call))
     return {name: statistics.median(found) for name, found in times.items()}

@@ -34,7 +34,7 @@ class Setting:
     Attributes:
         forms: of ``FORMS``; kernels: names of ``FEATURE_MAPS`` or "module:Class"; rivals: of ``RIVALS``.
         dtype: float32, bfloat16 or float16, of q, k and v.
-        seconds: roughly what the times of one row may take.
+        seconds: roughly what the times of one row may take; a rival that takes four times as long is called once.
         memory: measure peak memory, too, each method in a process of its own.
         device: "cpu" or a CUDA device.
     """
@@ -136,9 +136,10 @@ def _row(setting: Setting, case: Case, length: int, rates: Rates, say: Say) -> R
     calls: dict[str, Call] = {"": own}
     rivals: dict[str, float | str] = {}
     for name in setting.rivals:
-        rival = _working(name, case.rival(name, feature_map.num_features).prepare(length))
-        if isinstance(rival, str):
-            rivals[name] = rival
+        rival = case.rival(name, feature_map.num_features).prepare(length)
+        first = rival if isinstance(rival, str) else _first_time(name, rival, setting.device)
+        if isinstance(rival, str) or isinstance(first, str) or first > 4 * setting.seconds > 0:
+            rivals[name] = first
         else:
             calls[name] = rival
     seconds = median_seconds(calls, setting.seconds, setting.device)
@@ -156,15 +157,12 @@ def _row(setting: Setting, case: Case, length: int, rates: Rates, say: Say) -> R
     }
 
 
-def _working(name: str, call: Call | str) -> Call | str:
-    """The call, or why it can't be made: other people's code may not take this dtype or device."""
-    if isinstance(call, str):
-        return call
+def _first_time(name: str, call: Call, device: str) -> float | str:
+    """Seconds of the first call, or why it can't be made: other people's code may not take this dtype or device."""
     try:
-        call()
+        return median_seconds({name: call}, 0.0, device, least=1, warm_up=False)[name]
     except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
         return f"{name} failed: {' '.join(str(error).split())[:120]}"
-    return call
 
 
 def _with_memory(setting: Setting, case: Case, rows: list[Row], peaks: Peaks) -> list[Row]:

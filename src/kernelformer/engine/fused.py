@@ -16,6 +16,7 @@ __all__ = ["why_not_fused"]
 # What was compiled. Sums of M × Dv in float32 stay in registers, D × M frequencies in shared memory, which at these
 # sizes takes 147 KB in bfloat16 and 174 KB in float32.
 CAPABILITY = (9, 0)
+LARGEST_GRID = 65_535
 LARGEST_HEAD = 128
 LARGEST_WIDTH = 256
 LARGEST_PRODUCT = {torch.bfloat16: 128 * 128, torch.float16: 128 * 64, torch.float32: 128 * 64}
@@ -26,14 +27,16 @@ def why_not_fused(feature_map: FeatureMap, sequence: Sequence) -> str | None:
     q, k, v = sequence.q, sequence.k, sequence.v
     if any(x.device.type != "cuda" for x in (q, k, v)):
         return f"the tensors are on {q.device.type}, not on a CUDA device"
+    if is_transformed(q):
+        return "the call is compiled or transformed"
     if not _has_triton():
         return "triton is not installed: pip install 'kernelformer[gpu]'"
     if torch.cuda.get_device_capability(q.device) < CAPABILITY:
         return "the kernels need compute capability {}.{}".format(*CAPABILITY)
-    if is_transformed(q):
-        return "the call is compiled or transformed"
     if 0 in (q.shape[2], k.shape[2]):
         return "there are no queries or no keys"
+    if q.shape[0] * q.shape[1] > LARGEST_GRID:
+        return f"batch times heads is above {LARGEST_GRID:,}"
     return why_no_form(feature_map, q.dtype, v.shape[-1])
 
 
