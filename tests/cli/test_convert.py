@@ -101,7 +101,7 @@ def test_finetune_none_stops_at_the_kernels(convert, tmp_path, encoder):
         (("--text-column", "body"), "body"),
         (("--held-out", 120), "held_out"),
         (("--finetune", "some"), "none, kernels, qkv, all"),
-        (("--precision", "float8"), "auto, float32 or bfloat16"),
+        (("--precision", "float8"), "auto, float32, bfloat16"),
         (("--layers", "0,x"), "numbers with commas"),
         (("--layers", "9"), "0 … 1"),
         (("--option", "floor"), "name=value"),

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib import metadata
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.hf import BertForMeanClassification, convert
 from kernelformer.learn.classify import train_classifier
@@ -193,8 +192,7 @@ def run_study(
         "settings": scale_settings(scale),
         "seeds": seeds,
         "texts": {name: len(getattr(texts, name).labels) for name in ("train", "validation", "test")},
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
-        "versions": {name: metadata.version(name) for name in ("torch", "transformers", "scikit-learn")},
+        **environment(),
         "labels": texts.test.labels,
         "runs": records,
     }

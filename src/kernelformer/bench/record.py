@@ -6,14 +6,29 @@ on the CPU without gradients. Stages are "start" (kernels with their start value
 
 from __future__ import annotations
 
+import platform
+from importlib import metadata
+from pathlib import Path
 from typing import Any, TypedDict
 
+import torch
+
+from kernelformer import __version__
 from kernelformer.bench.cost import Cost
 from kernelformer.tasks.embedding import Agreement
 from kernelformer.tasks.language import Likelihood, Recall
 from kernelformer.tasks.probing import ProbeDifference
 
-__all__ = ["SCHEMA", "Data", "Evaluation", "LanguageEvaluation", "LayerError", "Record"]
+__all__ = [
+    "SCHEMA",
+    "Data",
+    "Evaluation",
+    "LanguageEvaluation",
+    "LayerError",
+    "Record",
+    "environment",
+    "short_name",
+]
 
 SCHEMA = 2
 """Raised when a key changes its meaning or goes away."""
@@ -103,3 +118,18 @@ class Record(TypedDict):
     losses: dict[str, list[tuple[int, float]]]
     cost: Cost | None
     seconds: dict[str, float]
+
+
+def environment() -> dict[str, Any]:
+    """{"versions": library -> version, "machine": what this runs on, in words}."""
+    libraries = ("torch", "transformers", "scikit-learn")
+    versions = {"kernelformer": __version__, "python": platform.python_version()}
+    return {
+        "versions": versions | {name: metadata.version(name) for name in libraries},
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+    }
+
+
+def short_name(name: str) -> str:
+    """A hub name as it is; of a path the last two parts, which tell as much without telling the machine."""
+    return "/".join(Path(name).resolve().parts[-2:]) if Path(name).exists() else name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from kernelformer.cli.align import align
 from kernelformer.cli.bench import bench
 from kernelformer.cli.compare import compare
 from kernelformer.cli.convert import convert
@@ -13,6 +14,7 @@ from kernelformer.cli.generate import generate
 from kernelformer.cli.import_gguf import import_gguf
 from kernelformer.cli.list import list_kernels
 from kernelformer.cli.reproduce import reproduce
+from kernelformer.cli.train import train
 
 __all__ = ["app"]
 
@@ -31,4 +33,6 @@ app.command("eval")(evaluate)
 app.command("generate")(generate)
 app.command("import-gguf")(import_gguf)
 app.command("list")(list_kernels)
+app.command("align")(align)
+app.command("train")(train)
 app.command("reproduce")(reproduce)

@@ -101,6 +101,15 @@ def _coulomb_text(run: Run) -> None:
     print(f"\n{metrics_markdown(summary)}\n\n{pairs_markdown(summary)}")
 
 
+def _coulomb_time(run: Run) -> None:
+    from kernelformer.bench.coulomb_time import measure_times, times_markdown
+    from kernelformer.tasks.files import write_json
+
+    rows = measure_times(run.seeds, say=run.say)
+    write_json(run.folder / f"{run.name}.json", rows)
+    print(f"\n{times_markdown(rows)}")
+
+
 CLAIMS: dict[str, Claim] = {
     "anisotropy": Claim(
         "DARKFormer: random features suffer from anisotropic inputs, and sampling that knows the covariance does not",
@@ -118,5 +127,10 @@ CLAIMS: dict[str, Claim] = {
         seeds=3,
         measure=_coulomb_text,
         scales=("small", "paper"),
+    ),
+    "coulomb-time": Claim(
+        "Coulomb: attention with learned particles takes the time of that with frozen ones, linear in the length",
+        seeds=16,
+        measure=_coulomb_time,
     ),
 }

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from kernelformer import __version__
 from kernelformer.bench.cost import Cost, measure_cost
-from kernelformer.bench.record import Evaluation, LanguageEvaluation, LayerError, Record
+from kernelformer.bench.record import Evaluation, LanguageEvaluation, LayerError, Record, environment, short_name
 from kernelformer.bench.report import write_report
 from kernelformer.cli.settings import ConvertSettings, WorkFolder
 from kernelformer.cli.yardsticks import EmbeddingYardstick, LikelihoodYardstick, Yardstick
@@ -26,6 +22,7 @@ from kernelformer.hf import convert, find_sites, kernels
 from kernelformer.hf.read import read_teacher, read_tokenizer
 from kernelformer.learn import FINETUNE_MODES, Schedule, distill, finetune, layer_errors, start_from_data
 from kernelformer.learn.finetuning import hidden_state_loss, logit_loss
+from kernelformer.learn.trainer import PRECISIONS
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts, batches, tokenise
 from kernelformer.tasks.language import token_blocks
 from kernelformer.tasks.text import Corpus, load_texts, split
@@ -73,8 +70,8 @@ def prepare(settings: ConvertSettings) -> Prepared:
     """
     if settings.finetune not in FINETUNE_MODES:
         raise KernelformerError(f"finetune is one of {', '.join(FINETUNE_MODES)}, got {settings.finetune!r}")
-    if settings.precision not in ("auto", "float32", "bfloat16"):
-        raise KernelformerError(f"precision is auto, float32 or bfloat16, got {settings.precision!r}")
+    if settings.precision not in PRECISIONS:
+        raise KernelformerError(f"precision is one of {', '.join(PRECISIONS)}, got {settings.precision!r}")
     for name in ("distill_steps", "finetune_steps", "batch_size"):
         if getattr(settings, name) < 1:
             raise KernelformerError(f"{name} must be at least 1, got {getattr(settings, name)}")
@@ -351,10 +348,9 @@ def _record(
         }
         for row, layer in enumerate(layers)
     ]
-    libraries = ("torch", "transformers", "scikit-learn")
-    versions = {"kernelformer": __version__, "python": platform.python_version()}
+    ran = environment()
     return {
-        "teacher": _short(settings.model),
+        "teacher": short_name(settings.model),
         "student": settings.output,
         "kernel": settings.kernel,
         "num_features": found[0].feature_map.num_features,
@@ -366,10 +362,10 @@ def _record(
         "converted": len(found),
         "parameters": sum(parameter.numel() for parameter in student.parameters()),
         "kernel_parameters": sum(p.numel() for kernel in found for p in kernel.parameters()),
-        "versions": versions | {name: metadata.version(name) for name in libraries},
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "versions": ran["versions"],
+        "machine": ran["machine"],
         "data": {
-            "sources": [_short(source) for source in (*settings.data, *settings.test_data)],
+            "sources": [short_name(source) for source in (*settings.data, *settings.test_data)],
             "train_texts": len(prepared.train),
             "held_out_texts": len(prepared.test),
             "empty": prepared.corpus.empty,
@@ -386,8 +382,3 @@ def _record(
         "cost": cost,
         "seconds": seconds,
     }
-
-
-def _short(name: str) -> str:
-    """A hub name as it is; of a path the last two parts, which tell as much without telling the machine."""
-    return "/".join(Path(name).resolve().parts[-2:]) if Path(name).exists() else name

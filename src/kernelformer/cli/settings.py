@@ -1,4 +1,4 @@
-"""The options of a conversion, and the folder that a run works in."""
+"""The options of conversion, alignment and training, and the folder that a run works in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from kernelformer.errors import KernelformerError
 from kernelformer.hf import load
 from kernelformer.tasks.files import write_json
 
-__all__ = ["ConvertSettings", "WorkFolder"]
+__all__ = ["ClassifierSettings", "ConvertSettings", "WorkFolder"]
 
 
 @dataclass(frozen=True)
@@ -49,22 +50,70 @@ class ConvertSettings:
     measure: bool = True
 
 
+@dataclass(frozen=True)
+class ClassifierSettings:
+    """Everything that decides what ``align`` or ``train`` makes; see their ``--help``. ``verb`` says which."""
+
+    verb: str
+    model: str
+    data: list[str]
+    output: str
+    label_column: str
+    config: str | None = None
+    kernel: str | None = None
+    num_features: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    layers: list[int] | None = None
+    shared_qk: bool = False
+    text_column: str = "text"
+    group_column: str | None = None
+    keep_labels: list[str] | None = None
+    held_out: int | None = None
+    max_length: int = 128
+    batch_size: int = 64
+    seed: int = 0
+    steps: int = 300
+    level: str = "sequence"
+    normalised: bool = True
+    also: str = "nothing"
+    step_size: float = 10.0
+    inverse_temperature: float = 1e6
+    exponent: float = 0.0
+    repulsion_weight: float = 1e-3
+    max_norm: float = 12.0
+    max_drift: float = 0.1
+    tolerance: float = 0.0
+    epochs: int = 3
+    learning_rate: float = 1e-3
+    train_kernels: bool = False
+    kernel_learning_rate: float = 1e-2
+    precision: str = "auto"
+
+
 class WorkFolder:
     """OUT/.work: where an interrupted run left its finished stages; gone when the conversion is whole.
 
     Args:
         settings: of the run; its output folder is created.
-        overwrite: replace a finished conversion that is there.
+        overwrite: replace a finished run that is there.
+        read: a model that a stage left; None is ``kernelformer.load``.
 
     Raises:
-        KernelformerError: the output folder holds something else, a finished conversion, or an interrupted run with
+        KernelformerError: the output folder holds something else, a finished run, or an interrupted run with
             other settings.
     """
 
-    def __init__(self, settings: ConvertSettings, *, overwrite: bool) -> None:
+    def __init__(
+        self,
+        settings: ConvertSettings | ClassifierSettings,
+        *,
+        overwrite: bool,
+        read: Callable[[Path], PreTrainedModel] | None = None,
+    ) -> None:
         self.output = Path(settings.output)
         self.path = self.output / ".work"
-        self.own_kernel = settings.kernel if ":" in settings.kernel else None
+        own_kernel = settings.kernel if settings.kernel is not None and ":" in settings.kernel else None
+        self._read = partial(load, own_kernel=own_kernel) if read is None else read
         wanted = json.loads(json.dumps(asdict(settings)))
         kept = self.path / "settings.json"
         if kept.is_file():
@@ -80,9 +129,7 @@ class WorkFolder:
         """Run a stage that changes ``model`` and returns facts about it; or, if it was done before, read both back."""
         folder = self.path / name
         if folder.is_dir():
-            return load(folder, own_kernel=self.own_kernel), json.loads(
-                (folder / "stage.json").read_text(encoding="utf-8")
-            )
+            return self._read(folder), json.loads((folder / "stage.json").read_text(encoding="utf-8"))
         facts = run()
         partial = self.path / f"{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
@@ -120,6 +167,4 @@ class WorkFolder:
         if not ours:
             raise KernelformerError(f"the output folder {self.output} holds something else: choose an empty one")
         if not overwrite:
-            raise KernelformerError(
-                f"{self.output} holds a finished conversion: choose another folder, or give --overwrite"
-            )
+            raise KernelformerError(f"{self.output} holds a finished run: choose another folder, or give --overwrite")

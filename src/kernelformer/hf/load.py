@@ -24,6 +24,7 @@ def load(
     model_class: type[PreTrainedModel] | None = None,
     *,
     own_kernel: str | None = None,
+    num_labels: int | None = None,
     dtype: torch.dtype | None = None,
     device_map: str | None = None,
 ) -> PreTrainedModel:
@@ -34,6 +35,7 @@ def load(
         model_class: the transformers class to load into; None is the class that was saved.
         own_kernel: "module:Class", where the model was converted with a kernel of yours. No module that only the
             folder names is ever imported.
+        num_labels: classes of a classifier whose head the folder does not hold yet; None is what its config says.
         dtype: of the weights; None is the one that was saved.
 
     Raises:
@@ -73,6 +75,7 @@ def load(
         attn_implementation=NAME,
         output_loading_info=True,
         use_safetensors=True,
+        **({} if num_labels is None else {"num_labels": num_labels}),
     )
     absent = sorted(key for key in info["missing_keys"] if ".kernel." in key)
     if absent:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
@@ -18,8 +21,17 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from kernelformer.errors import DataError, KernelformerError, UnsupportedModelError
 from kernelformer.hf.load import load
+from kernelformer.hf.mean_classifier import BertForMeanClassification
 
-__all__ = ["is_decoder", "read_config", "read_decoder", "read_teacher", "read_tokenizer"]
+__all__ = [
+    "is_decoder",
+    "name_classes",
+    "read_classifier",
+    "read_config",
+    "read_decoder",
+    "read_teacher",
+    "read_tokenizer",
+]
 
 
 def read_config(name: str) -> PretrainedConfig:
@@ -97,6 +109,62 @@ def read_teacher(name: str) -> PreTrainedModel:
     except (OSError, ImportError, ValueError) as error:
         raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
     return model.eval()  # type: ignore[no-any-return]
+
+
+def read_classifier(
+    name: str, classes: Sequence[str], *, own_kernel: str | None = None, seed: int = 0
+) -> PreTrainedModel:
+    """A text classifier in float32 and eval mode, converted or not; an encoder without a head gets a fresh one.
+
+    Args:
+        classes: their names, in the order of the logits.
+        own_kernel: as ``kernelformer.load``.
+        seed: of a fresh head.
+
+    Raises:
+        KernelformerError: nothing there, no class of transformers that classifies with it, or a head of other classes.
+    """
+    config = read_config(name)
+    saved = (config.architectures or [""])[0]
+    has_head = saved.endswith("Classification")
+    if has_head:
+        _check_classes(name, config, classes)
+    kind: Any = BertForMeanClassification if saved == BertForMeanClassification.__name__ else None
+    if kind is None:
+        kind = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING.get(type(config), None)
+    if kind is None:
+        raise KernelformerError(f"transformers has no text classifier of the kind {config.model_type!r} ({name})")
+    # transformers draws a fresh head from the global generator.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if getattr(config, "kernelized", None):
+            model = load(name, kind, own_kernel=own_kernel, num_labels=len(classes), dtype=torch.float32)
+        else:
+            try:
+                model = kind.from_pretrained(
+                    name, dtype=torch.float32, attn_implementation="sdpa", num_labels=len(classes)
+                )
+            except (OSError, ImportError, ValueError) as error:
+                reason = str(error).splitlines()[0]
+                raise KernelformerError(f"the model {name!r} could not be read: {reason}") from error
+    return name_classes(model.eval(), classes)
+
+
+def name_classes(model: PreTrainedModel, classes: Sequence[str]) -> PreTrainedModel:
+    """Write the names of a classifier's classes into its config; returns the model."""
+    model.config.id2label = dict(enumerate(classes))
+    model.config.label2id = {label: number for number, label in enumerate(classes)}
+    return model
+
+
+def _check_classes(name: str, config: PretrainedConfig, classes: Sequence[str]) -> None:
+    known = [label for _, label in sorted((config.id2label or {}).items())]
+    anonymous = all(label.startswith("LABEL_") for label in known)
+    if len(known) != len(classes) or not (anonymous or known == list(classes)):
+        raise KernelformerError(
+            f"{name} classifies as {', '.join(known)}, the texts as {', '.join(classes)}: give texts of the same "
+            "labels (keep_labels leaves others out), or an encoder without a head"
+        )
 
 
 def read_tokenizer(name: str) -> PreTrainedTokenizerBase:

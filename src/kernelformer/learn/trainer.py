@@ -15,9 +15,10 @@ from tqdm import tqdm
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
-__all__ = ["Batch", "Schedule", "Selection", "fit", "wants_bfloat16"]
+__all__ = ["PRECISIONS", "Batch", "Schedule", "Selection", "fit", "wants_bfloat16"]
 
 Batch = Mapping[str, Tensor]
+PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True)

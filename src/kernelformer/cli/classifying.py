@@ -1,0 +1,302 @@
+"""What ``align`` and ``train`` share: a classifier and labelled texts in, the changed classifier and its record out."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from kernelformer.bench.coulomb_text import build_classifier
+from kernelformer.bench.record import environment, short_name
+from kernelformer.cli.settings import ClassifierSettings, WorkFolder
+from kernelformer.errors import KernelformerError
+from kernelformer.hf import convert, kernels
+from kernelformer.hf.read import name_classes, read_classifier, read_tokenizer
+from kernelformer.learn.classify import train_classifier
+from kernelformer.learn.energy import Riesz, center, class_targets
+from kernelformer.learn.langevin import Ball, Dynamics
+from kernelformer.learn.particles import ALSO, AlignedOutputs, AlignSchedule, align, alignment_energies, particles_of
+from kernelformer.learn.trainer import PRECISIONS, Schedule, Selection
+from kernelformer.tasks.batches import TokenisedTexts, tokenise
+from kernelformer.tasks.files import write_json
+from kernelformer.tasks.labelled import LabelledBatches, class_names, class_numbers, predict_probabilities
+from kernelformer.tasks.metrics import classifier_metrics
+from kernelformer.tasks.text import Corpus, load_texts, split
+
+__all__ = ["CONFIGS", "LEVELS", "PreparedClassifier", "describe", "prepare", "run"]
+
+CONFIGS = {"small": {"width": 128, "feed_forward": 256}}
+"""Fresh classifiers by name: two layers of two heads, mean pooling, as in arXiv 2607.23869."""
+
+LEVELS = ("sequence", "token")
+
+Say = Callable[[str], None]
+
+
+class _Part(NamedTuple):
+    tokens: TokenisedTexts
+    labels: list[int]
+
+
+@dataclass(frozen=True)
+class PreparedClassifier:
+    """What was read and checked before any work. Held-out texts: ``validation`` selects weights, ``test`` is scored."""
+
+    settings: ClassifierSettings
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    classes: list[str]
+    train: _Part
+    validation: _Part
+    test: _Part
+
+
+def prepare(settings: ClassifierSettings) -> PreparedClassifier:
+    """Read model and texts, and check every setting; nothing is written.
+
+    Raises:
+        KernelformerError: whatever cannot be met, in one line.
+    """
+    _check(settings)
+    corpus = load_texts(
+        settings.data,
+        text_column=settings.text_column,
+        label_column=settings.label_column,
+        group_column=settings.group_column,
+        keep_labels=settings.keep_labels,
+        min_rows=20,
+    )
+    held_out = max(2, min(1000, len(corpus) // 10)) if settings.held_out is None else settings.held_out
+    rest, test = split(corpus, held_out=held_out, seed=settings.seed)
+    train, validation = split(rest, held_out=held_out, seed=settings.seed)
+    classes = class_names(train.labels or ())
+    tokenizer = read_tokenizer(settings.model)
+    model = _model(settings, classes, tokenizer)
+    max_length = min(settings.max_length, getattr(model.config, "max_position_embeddings", settings.max_length))
+
+    def part(corpus: Corpus) -> _Part:
+        return _Part(tokenise(tokenizer, corpus.texts, max_length), class_numbers(corpus.labels or (), classes))
+
+    return PreparedClassifier(settings, model, tokenizer, classes, part(train), part(validation), part(test))
+
+
+def describe(prepared: PreparedClassifier) -> str:
+    """What a run would do, in words."""
+    settings, found = prepared.settings, list(kernels(prepared.model).values())
+    attention = "softmax attention"
+    if found:
+        feature_map = found[0].feature_map
+        attention = f"{len(found)} layers of {type(feature_map).__name__}, {feature_map.num_features} features a head"
+    if settings.verb == "align":
+        count = particles_of(prepared.model).shape
+        work = f"{settings.steps} steps of {count[0] * count[1]} heads of {count[2]} particles, {settings.level} level"
+    else:
+        frozen = "" if settings.train_kernels or not found else ", kernels frozen"
+        work = f"{settings.epochs} epochs of {_epoch(prepared)} steps{frozen}"
+    return "\n".join(
+        [
+            f"model     {settings.model}: {type(prepared.model).__name__}, {attention}",
+            f"classes   {', '.join(prepared.classes)}",
+            (
+                f"data      {len(prepared.train.labels):,} texts to train on, {len(prepared.validation.labels):,} to "
+                f"select by, {len(prepared.test.labels):,} to test"
+            ),
+            f"{settings.verb:<9} {work}, batches of {settings.batch_size}",
+            f"write     {settings.output}",
+        ]
+    )
+
+
+def run(prepared: PreparedClassifier, say: Say, *, overwrite: bool = False) -> dict[str, Any]:
+    """Do the work, or go on with it where an interrupted run stopped, and write the output folder.
+
+    Returns:
+        The record that report.json holds.
+    """
+    settings = prepared.settings
+    work = WorkFolder(settings, overwrite=overwrite, read=lambda folder: _read(settings, str(folder), prepared.classes))
+    stage = {"align": _align, "train": _train}[settings.verb]
+    kept = work.checkpoints(settings.verb)
+    model, facts = work.stage(settings.verb, prepared.model, lambda: stage(prepared, kept, say))
+    final = work.path / "final"
+    shutil.rmtree(final, ignore_errors=True)
+    model.save_pretrained(final)
+    prepared.tokenizer.save_pretrained(final)
+    record = _record(prepared, model) | facts
+    write_json(final / "report.json", record)
+    work.finish(final)
+    return record
+
+
+def _check(settings: ClassifierSettings) -> None:
+    for name in ("steps", "epochs", "batch_size"):
+        if getattr(settings, name) < 1:
+            raise KernelformerError(f"{name} must be at least 1, got {getattr(settings, name)}")
+    for name, known in (("also", ALSO), ("level", LEVELS), ("precision", PRECISIONS)):
+        if getattr(settings, name) not in known:
+            raise KernelformerError(f"{name} is one of {', '.join(known)}, got {getattr(settings, name)!r}")
+    if settings.config is not None and settings.config not in CONFIGS:
+        raise KernelformerError(f"config is one of {', '.join(CONFIGS)}, got {settings.config!r}")
+    _dynamics(settings)
+
+
+def _model(settings: ClassifierSettings, classes: list[str], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    if settings.config is None:
+        model = _read(settings, settings.model, classes)
+    else:
+        model = build_classifier(
+            len(tokenizer), len(classes), max_length=settings.max_length, seed=settings.seed, **CONFIGS[settings.config]
+        )
+        name_classes(model, classes)
+    converted = getattr(model.config, "kernelized", None)
+    if converted:
+        if settings.kernel not in (None, converted["kernel"]):
+            raise KernelformerError(
+                f"{settings.model} has kernel {converted['kernel']!r} already: leave --kernel out, or give the original"
+            )
+    elif settings.kernel is not None or settings.verb == "align":
+        model = convert(
+            model,
+            settings.kernel or "softmaxfeat",
+            settings.num_features,
+            settings.layers,
+            options=settings.options,
+            shared_qk=settings.shared_qk,
+            seed=settings.seed,
+        )
+    elif settings.shared_qk:
+        raise KernelformerError("shared_qk needs a kernel: give --kernel softmax for softmax attention")
+    if settings.verb == "align":
+        particles_of(model)  # refuses kernels without particles
+    return model
+
+
+def _read(settings: ClassifierSettings, name: str, classes: list[str]) -> PreTrainedModel:
+    own = settings.kernel if settings.kernel is not None and ":" in settings.kernel else None
+    return read_classifier(name, classes, own_kernel=own, seed=settings.seed)
+
+
+def _dynamics(settings: ClassifierSettings) -> Dynamics:
+    return Dynamics(
+        step_size=settings.step_size,
+        inverse_temperature=settings.inverse_temperature,
+        repulsion=Riesz(settings.exponent),
+        repulsion_weight=settings.repulsion_weight,
+        domain=Ball(settings.max_norm),
+        max_drift=settings.max_drift,
+    )
+
+
+def _epoch(prepared: PreparedClassifier) -> int:
+    return math.ceil(len(prepared.train.labels) / prepared.settings.batch_size)
+
+
+def _batches(prepared: PreparedClassifier, part: _Part, steps: int, batch_size: int) -> LabelledBatches:
+    return LabelledBatches(
+        part.tokens, part.labels, prepared.tokenizer, batch_size, steps=steps, seed=prepared.settings.seed
+    )
+
+
+def _align(prepared: PreparedClassifier, folder: Path, say: Say) -> dict[str, Any]:
+    settings, model = prepared.settings, prepared.model
+    objective = AlignedOutputs(token_level=settings.level == "token", normalised=settings.normalised)
+    dynamics = _dynamics(settings)
+    schedule = AlignSchedule(
+        steps=settings.steps,
+        tolerance=settings.tolerance,
+        also=settings.also,
+        learning_rate=settings.learning_rate,
+        seed=settings.seed,
+    )
+    start, before = particles_of(model), _energies(prepared, objective)
+    say("aligning the particles of every head with the labels")
+    begin = time.perf_counter()
+    batches = _batches(prepared, prepared.train, settings.steps, settings.batch_size)
+    curve = align(model, batches, dynamics, schedule, objective=objective, folder=folder)
+    seconds = time.perf_counter() - begin
+    moved, after = particles_of(model), _energies(prepared, objective)
+    return {
+        "curve": curve,
+        "held_out_energy": {"before": before, "after": after},
+        "nearest_pair": {"before": _nearest(start), "after": _nearest(moved)},
+        "mean_move": float((moved - start).norm(dim=-1).mean()),
+        "seconds": seconds,
+    }
+
+
+def _train(prepared: PreparedClassifier, folder: Path, say: Say) -> dict[str, Any]:
+    settings, model = prepared.settings, prepared.model
+    scores: list[float] = []
+
+    def score(model: Any) -> float:
+        found = predict_probabilities(model, prepared.validation.tokens, prepared.tokenizer)
+        scores.append(float((found.argmax(1) == np.asarray(prepared.validation.labels)).mean()))
+        return scores[-1]
+
+    schedule = Schedule(
+        steps=settings.epochs * _epoch(prepared),
+        learning_rate=settings.learning_rate,
+        kernel_learning_rate=settings.kernel_learning_rate,
+        precision=settings.precision,
+        seed=settings.seed,
+    )
+    say("training the classifier")
+    begin = time.perf_counter()
+    losses = train_classifier(
+        model,
+        _batches(prepared, prepared.train, schedule.steps, settings.batch_size),
+        schedule,
+        train_kernels=settings.train_kernels,
+        selection=Selection(score, _epoch(prepared)),
+        folder=folder,
+    )
+    seconds = time.perf_counter() - begin
+    found = predict_probabilities(model, prepared.test.tokens, prepared.tokenizer)
+    return {
+        "losses": losses,
+        "validation_accuracy": scores,
+        "test": classifier_metrics(found, prepared.test.labels),
+        "seconds": seconds,
+    }
+
+
+@torch.no_grad()
+def _energies(prepared: PreparedClassifier, objective: AlignedOutputs) -> float:
+    """The alignment's energy on validation texts, mean over layers and heads."""
+    model = prepared.model.eval()
+    batch = dict(_batches(prepared, prepared.validation, 1, min(512, len(prepared.validation.labels)))[0])
+    targets = center(class_targets(batch.pop("labels"), len(prepared.classes)))
+    return float(alignment_energies(model, particles_of(model), batch, targets, objective).mean())
+
+
+def _nearest(particles: torch.Tensor) -> float:
+    """The smallest distance of two particles of one head."""
+    if particles.shape[-2] < 2:
+        return math.inf
+    return min(float(torch.pdist(head).min()) for head in particles.flatten(0, 1))
+
+
+def _record(prepared: PreparedClassifier, model: PreTrainedModel) -> dict[str, Any]:
+    settings = prepared.settings
+    record = getattr(model.config, "kernelized", None)
+    return {
+        "verb": settings.verb,
+        "model": short_name(settings.model),
+        "config": settings.config,
+        "kernel": record["kernel"] if record else None,
+        "shared_qk": bool(record and record.get("shared_qk", False)),
+        "classes": prepared.classes,
+        "texts": {name: len(getattr(prepared, name).labels) for name in ("train", "validation", "test")},
+        "sources": [short_name(source) for source in settings.data],
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "seed": settings.seed,
+        **environment(),
+    }
