@@ -41,7 +41,8 @@ def convert(
         model: an encoder or decoder of transformers.
         kernel: a name of ``kernelformer.FEATURE_MAPS``, or "module:Class" for your own map.
         num_features: M, the width of phi; None is the map's own default.
-        layers: indices of the attention layers to convert; None converts every layer. The others stay softmax.
+        layers: indices of the attention layers to convert; None converts every layer but those with a sliding window,
+            which are linear already. The others stay softmax.
         options: further arguments of the map's constructor; they are saved with the model.
         window: decoders only; exact softmax over the last ``window`` tokens, the kernel before (``KernelAttention``).
         shared_qk: the input of a converted layer, cut into heads, takes the place of its queries and of its keys, and
@@ -65,6 +66,8 @@ def convert(
     find_feature_map(kernel)
     sites = find_sites(model, example)
     chosen = _choose(sites, layers)
+    if window and any(sites[index].softcap for index in chosen):
+        raise UnsupportedModelError("this model caps its scores (softcap), which a window does not: take window=0")
     if shared_qk:
         for index in sorted(chosen):
             check_shareable(model.base_model.get_submodule(sites[index].module), sites[index])
@@ -137,7 +140,9 @@ def _device(module: nn.Module) -> torch.device:
 
 def _choose(sites: list[AttentionSite], layers: Sequence[int] | None) -> set[int]:
     if layers is None:
-        chosen = set(range(len(sites)))
+        chosen = {index for index, site in enumerate(sites) if not site.sliding}
+        if not chosen:
+            raise UnsupportedModelError("every attention layer has a sliding window, and so is linear already")
     else:
         chosen = set(layers)
         unknown = sorted(chosen - set(range(len(sites))))

@@ -7,6 +7,7 @@ keeps one attention name for a whole model.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +19,7 @@ from transformers.masking_utils import (
     AttentionMaskInterface,
     bidirectional_mask_function,
     causal_mask_function,
+    sdpa_mask,
 )
 
 from kernelformer.attention import KernelAttention, LayerCall
@@ -67,17 +69,36 @@ def kernel_mask(
     kv_length: int,
     mask_function: Callable[..., Any] = causal_mask_function,
     attention_mask: Tensor | None = None,
+    q_offset: int = 0,
+    kv_offset: int = 0,
+    local_size: int | None = None,
+    device: torch.device | str = "cpu",
     **_: Any,
 ) -> Tensor | None:
     """The padding mask as it came, bool [B, S], True = visible; linear attention needs no N × N mask.
 
+    Layers with a sliding window, which stay softmax, get their mask [B, 1, N, S] from transformers.
+
     Raises:
         UnsupportedModelError: the model asks for a pattern that is neither causal nor full.
     """
+    if local_size is not None:
+        return sdpa_mask(
+            batch_size,
+            q_length,
+            kv_length,
+            q_offset,
+            kv_offset,
+            mask_function,
+            attention_mask,
+            local_size,
+            allow_is_causal_skip=False,
+            device=device,
+        )
     if mask_function not in (causal_mask_function, bidirectional_mask_function):
         raise UnsupportedModelError(
-            "kernel attention is causal or bidirectional; this model asks for another pattern (sliding window, "
-            "packed or block mask): leave such layers out with layers=[...], and give no packed position_ids"
+            "kernel attention is causal or bidirectional; this model asks for another pattern (packed or block mask): "
+            "give one sequence a row, without packed position_ids"
         )
     return attention_mask
 
@@ -104,6 +125,11 @@ def kernel_attention_forward(
     Raises:
         KernelformerError: a 4-D mask, a causality that contradicts the conversion, or absent kernels.
     """
+    local = attention_mask is not None and attention_mask.ndim == 4 and kwargs.get("sliding_window") is not None
+    if local and kernel_of(module) is None:
+        return softmax_attention(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, is_causal=False, **kwargs
+        )
     if attention_mask is not None and attention_mask.ndim != 2:
         raise KernelformerError(
             f"kernel attention takes a padding mask [B, S], got one of shape {list(attention_mask.shape)}: "
@@ -133,10 +159,41 @@ def kernel_attention_forward(
 def softmax_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """transformers' SDPA attention, given only the arguments that change its result."""
-    known = ("dropout", "scaling", "is_causal", "position_bias", "softcap")
+    """transformers' SDPA attention, given only the arguments that change its result; capped scores by the model's own.
+
+    Args:
+        mask: bool [B, 1, N, S], True = visible.
+    """
+    if kwargs.get("softcap") is not None:
+        return _capped_attention(module, query, key, value, mask, kwargs), None
+    known = ("dropout", "scaling", "is_causal", "position_bias")
     kept = {name: value for name, value in kwargs.items() if name in known}
     return sdpa_attention_forward(module, query, key, value, mask, **kept)
+
+
+def _capped_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, kwargs: dict[str, Any]
+) -> Tensor:
+    """SDPA ignores Gemma-2's softcap; the model's own eager function does not. Memory N × S."""
+    if mask is None:
+        causal = kwargs.get("is_causal")
+        causal = bool(getattr(module, "is_causal", False)) if causal is None else causal
+        mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+        mask = (mask.tril(key.shape[2] - query.shape[2]) if causal else mask)[None, None]
+    hidden = torch.finfo(query.dtype).min
+    bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, hidden)
+    eager = sys.modules[type(module).__module__].eager_attention_forward
+    out: Tensor = eager(
+        module,
+        query,
+        key,
+        value,
+        bias,
+        dropout=kwargs.get("dropout", 0.0),
+        scaling=kwargs.get("scaling"),
+        softcap=kwargs["softcap"],
+    )[0]
+    return out
 
 
 def _softmax(

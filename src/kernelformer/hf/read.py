@@ -80,9 +80,7 @@ def read_decoder(
     if getattr(config, "kernelized", None):
         return load(name, own_kernel=own_kernel, dtype=dtype)
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            name, dtype=dtype, attn_implementation="sdpa", use_safetensors=True
-        )
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)
     except (OSError, ImportError, ValueError) as error:
         raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
     return model.eval()  # type: ignore[no-any-return]
@@ -105,7 +103,7 @@ def read_teacher(name: str) -> PreTrainedModel:
     if is_decoder(config):
         return read_decoder(name)
     try:
-        model = AutoModel.from_pretrained(name, dtype=torch.float32, attn_implementation="sdpa")
+        model = AutoModel.from_pretrained(name, dtype=torch.float32)
     except (OSError, ImportError, ValueError) as error:
         raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
     return model.eval()  # type: ignore[no-any-return]

@@ -26,7 +26,8 @@ _PROBE = "kernelformer_probe"
 class AttentionSite:
     """One attention layer, as it was called: where it is, its shape, and why it may not be converted.
 
-    ``module`` is the path below the base model, so that it holds for every head on top of it.
+    ``module`` is the path below the base model, so that it holds for every head on top of it. ``sliding``: it sees the
+    last tokens alone, and so is linear already. ``softcap``: its scores are capped.
     """
 
     module: str
@@ -35,6 +36,8 @@ class AttentionSite:
     head_dim: int
     causal: bool
     refusal: str | None = None
+    sliding: bool = False
+    softcap: bool = False
 
 
 def find_sites(model: PreTrainedModel, example: dict[str, Tensor] | None = None) -> list[AttentionSite]:
@@ -75,13 +78,20 @@ def _describe(name: str, module: nn.Module, query: Tensor, key: Tensor, kwargs: 
     refusal = None
     if kwargs.get("position_bias") is not None:
         refusal = "it adds a position bias to the scores, which no feature map can express (T5 is of this kind)"
-    elif kwargs.get("softcap") is not None:
-        refusal = "it caps the scores (softcap)"
     elif kwargs.get("sliding_window") is not None:
         refusal = "it attends to a sliding window, which is linear already"
     elif query.shape[2] != key.shape[2]:
         refusal = "it attends across two sequences"
-    return AttentionSite(name, query.shape[1], key.shape[1], query.shape[3], causal, refusal)
+    return AttentionSite(
+        name,
+        query.shape[1],
+        key.shape[1],
+        query.shape[3],
+        causal,
+        refusal,
+        sliding=kwargs.get("sliding_window") is not None,
+        softcap=kwargs.get("softcap") is not None,
+    )
 
 
 def _base(model: PreTrainedModel) -> nn.Module:
