@@ -1,6 +1,6 @@
 """Copies the results of finished runs to docs/results, from which tables and plots of README and docs are printed.
 
-python scripts/results.py --demo runs/demo --demo-all runs/demo-all --reproduce runs/reproduce
+python scripts/results.py --demo runs/demo --demo-all runs/demo-all --reproduce runs/reproduce --bench runs/bench
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def copy_claims(run: Path) -> None:
 def main() -> None:
     """Copy what is named."""
     parser = argparse.ArgumentParser(description="Copy the results of finished runs to docs/results.")
-    for name in ("demo", "demo-all", "reproduce"):
+    for name in ("demo", "demo-all", "reproduce", "bench"):
         parser.add_argument(f"--{name}", type=Path, help="the folder of the run")
     given = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
@@ -46,6 +46,9 @@ def main() -> None:
         shutil.copyfile(given.demo_all / "compare.json", RESULTS / "demo-all.json")
     if given.reproduce is not None:
         copy_claims(given.reproduce)
+    if given.bench is not None:
+        for path in given.bench.glob("bench*"):
+            shutil.copyfile(path, RESULTS / path.name)
 
 
 if __name__ == "__main__":
