@@ -49,14 +49,16 @@ class AttentionSpec:
 
     def build(self, seed: int) -> KernelAttention:
         """The layer, its map drawn from ``seed``."""
+        return KernelAttention(self.feature_map(seed), below_crossover="exact-kernel")
+
+    def feature_map(self, seed: int) -> FeatureMap:
+        """The map, drawn from ``seed``."""
         options = dict(self.options)
         if self.num_features is not None:
             options["num_features"] = self.num_features
         generator = torch.Generator(device="cpu").manual_seed(seed)
         kind: Callable[..., FeatureMap] = find_feature_map(self.kernel)
-        return KernelAttention(
-            kind(self.head_dim, self.num_heads, generator=generator, **options), below_crossover="exact-kernel"
-        )
+        return kind(self.head_dim, self.num_heads, generator=generator, **options)
 
 
 def draw_qkv(spec: AttentionSpec, length: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:

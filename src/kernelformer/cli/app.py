@@ -9,7 +9,9 @@ from kernelformer.cli.bench import bench
 from kernelformer.cli.compare import compare
 from kernelformer.cli.convert import convert
 from kernelformer.cli.demo import demo
+from kernelformer.cli.doctor import doctor
 from kernelformer.cli.eval import evaluate
+from kernelformer.cli.explain import explain
 from kernelformer.cli.generate import generate
 from kernelformer.cli.import_gguf import import_gguf
 from kernelformer.cli.list import list_kernels
@@ -29,7 +31,9 @@ app.command("convert")(convert)
 app.command("bench")(bench)
 app.command("compare")(compare)
 app.command("demo")(demo)
+app.command("doctor")(doctor)
 app.command("eval")(evaluate)
+app.command("explain")(explain)
 app.command("generate")(generate)
 app.command("import-gguf")(import_gguf)
 app.command("list")(list_kernels)

@@ -1,0 +1,92 @@
+"""kernelformer doctor: what is installed, what will run and why, and what to install."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["doctor"]
+
+# What a package is for, and the extra that brings it.
+_OPTIONAL = (
+    ("transformers", "converting, training and loading models", "models"),
+    ("datasets", "text by the name of a data set", "hf"),
+    ("gguf", "import-gguf", "gguf"),
+    ("peft", "LoRA beside the kernels", "lora"),
+    ("triton", "fused kernels on a CUDA device", "gpu"),
+    ("scikit-learn", "probes, metrics and KernelClassifier", "classifier"),
+    ("matplotlib", "plots", "demo"),
+)
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Say what is installed, what computes attention on this machine and why, and what to install for the rest."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    found = {"machine": _machine(), "packages": _packages(), "attention": _attention()}
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    console = Console(highlight=False)
+    for title, rows in found.items():
+        table = Table(box=None, show_header=False, title=title, title_justify="left", title_style="bold")
+        for row in rows:
+            table.add_row(*map(escape, row.values()))
+        console.print(table)
+        console.print()
+
+
+def _machine() -> list[dict[str, str]]:
+    import torch
+
+    from kernelformer import __version__
+    from kernelformer.learn.trainer import wants_bfloat16
+
+    cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    rows = {
+        "kernelformer": __version__,
+        "torch": torch.__version__,
+        "threads": str(torch.get_num_threads()),
+        "CUDA device": cuda,
+        "bfloat16": "training runs in it" if wants_bfloat16("auto") else "no instructions for it: training in float32",
+    }
+    return [{"name": name, "value": value} for name, value in rows.items()]
+
+
+def _packages() -> list[dict[str, str]]:
+    rows = []
+    for name, purpose, extra in _OPTIONAL:
+        try:
+            state = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            state = f"missing: pip install 'kernelformer[{extra}]'"
+        rows.append({"name": name, "state": state, "purpose": purpose})
+    return rows
+
+
+def _attention() -> list[dict[str, str]]:
+    """What engine.explain says of a few usual calls."""
+    import torch
+
+    from kernelformer import engine
+    from kernelformer.feature_maps import Hedgehog
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    feature_map: Any = Hedgehog(64, 8, 128).to(device)
+    rows = []
+    with torch.no_grad():
+        for what, causal, length in (
+            ("64 tokens, both ways", False, 64),
+            ("16,384 tokens, both ways", False, 16_384),
+            ("16,384 tokens, causal", True, 16_384),
+            ("one token after a state", True, 1),
+        ):
+            x = torch.empty(1, 8, length, 64, device=device)
+            choice = engine.explain(x, x, x, feature_map, causal=causal)
+            rows.append({"call": what, "backend": choice.backend, "reason": choice.reason})
+    return rows

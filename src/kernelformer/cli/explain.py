@@ -1,0 +1,68 @@
+"""kernelformer explain: which form computes a call, and why."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from kernelformer.errors import KernelformerError
+
+__all__ = ["explain"]
+
+
+def explain(
+    kernel: Annotated[str, typer.Argument(help='A kernel ("kernelformer list" names them), or module:Class.')],
+    length: Annotated[int, typer.Option(help="Tokens.")] = 4096,
+    causal: Annotated[bool, typer.Option(help="Row i sees keys up to i.")] = False,
+    head_dim: Annotated[int, typer.Option(help="Width of a head.")] = 64,
+    num_heads: Annotated[int, typer.Option(help="Heads.")] = 8,
+    num_features: Annotated[int | None, typer.Option(help="Features M; the kernel's own default if left out.")] = None,
+    training: Annotated[bool, typer.Option(help="Gradients are asked for.")] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What a kernel is, and which backend computes attention with it at a length, in what blocks and why."""
+    import inspect
+
+    import torch
+    from rich.console import Console
+
+    from kernelformer import engine
+    from kernelformer.bench.spec import AttentionSpec
+    from kernelformer.feature_maps import Softmax, find_feature_map
+
+    if min(length, head_dim, num_heads) < 1:
+        raise KernelformerError(
+            f"length, head_dim and num_heads are at least 1, got {length}, {head_dim} and {num_heads}"
+        )
+    if device == "cuda" and not torch.cuda.is_available():
+        raise KernelformerError("there is no CUDA device here: leave --device out")
+    kind = find_feature_map(kernel)
+    if kind is Softmax:
+        raise KernelformerError("softmax has no features: PyTorch's scaled_dot_product_attention computes it")
+    options = {"max_length": length} if "max_length" in inspect.signature(kind).parameters else {}
+    feature_map = AttentionSpec(kernel, head_dim, num_heads, num_features, options).feature_map(0).to(device)
+    # Expanded from one number: nothing of this length is ever in memory.
+    x = torch.zeros(1, 1, 1, 1, device=device, requires_grad=training).expand(1, num_heads, length, head_dim)
+    with torch.set_grad_enabled(training):
+        choice = engine.explain(x, x, x, feature_map, causal=causal or kind.is_gated)
+    docstring = inspect.getdoc(kind) or ""
+    found = {
+        "kernel": kernel,
+        "formula": docstring.splitlines()[0],
+        "features": feature_map.num_features,
+        "positive": kind.is_positive,
+        "floor": feature_map.floor,
+        "parameters": sum(parameter.numel() for parameter in feature_map.parameters()),
+        "backend": choice.backend,
+        "block": choice.chunk_size,
+        "reason": choice.reason,
+    }
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    console = Console(highlight=False, markup=False)
+    for name, value in found.items():
+        console.print(f"{name:<11}{value}")
