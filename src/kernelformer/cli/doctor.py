@@ -35,6 +35,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
     console = Console(highlight=False)
     for title, rows in found.items():
         table = Table(box=None, show_header=False, title=title, title_justify="left", title_style="bold")
+        for _ in range(2):
+            table.add_column(no_wrap=True)
         for row in rows:
             table.add_row(*map(escape, row.values()))
         console.print(table)
