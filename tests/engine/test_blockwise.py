@@ -7,8 +7,9 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import kernelformer as kf
-from kernelformer.engine import blockwise, choose
-from kernelformer.feature_maps import Favor, FlexformerN, Hedgehog
+from kernelformer.engine import blockwise, choose, empty_state
+from kernelformer.engine.causal import plan_scales
+from kernelformer.feature_maps import Favor, FlexformerN, FlexformerS, Hedgehog
 
 LENGTH = 150
 
@@ -81,6 +82,40 @@ def test_outputs_and_gradients(attention, inputs, weight, whole, masked):
     _close(run(), expected)
     with torch.no_grad():
         _close([attention(*inputs, key_mask=mask)], expected[:1])
+
+
+def test_gradients_with_scales_far_apart(inputs, weight, whole):
+    """Keys whose scale jumps several times within a block."""
+    feature_map = FlexformerS(4, 2, 6).double()
+    attention = kf.KernelAttention(feature_map, causal=True)
+    q, k, v = inputs
+    growth = torch.ones(LENGTH, 1, dtype=torch.float64)
+    growth[[3, 10, 11, 40, 140]] = torch.tensor([[8.0], [12.0], [18.0], [25.0], [40.0]], dtype=torch.float64)
+    features = feature_map.map_k((k * growth)[:, :, :32])
+    plan = plan_scales(features, empty_state(2, 2, 6, 4, torch.float64, k.device))
+    assert len(plan.parts) > 2
+
+    def run():
+        out = attention(q, k * growth, v)
+        return [out, *torch.autograd.grad((out * weight).sum(), [*inputs, *attention.parameters()])]
+
+    _close(run(), whole(run))
+
+
+@pytest.mark.parametrize("factor", [0.1, 30.0, 1e6])
+@pytest.mark.parametrize("cut", [1, 33, 70])
+def test_no_bit_of_a_gradient_of_the_past_changes(feature_map, inputs, weight, cut, factor):
+    attention = kf.KernelAttention(feature_map.float(), causal=True)
+    found = []
+    for times in (1.0, factor):
+        q, k, v = (x.detach().float() for x in inputs)
+        k[:, :, cut:] *= times
+        leaves = [x.requires_grad_() for x in (q, k, v)]
+        early = (attention(*leaves) * weight)[:, :, :cut]
+        found.append([early, *torch.autograd.grad(early.sum(), leaves)])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one[:, :, :cut], other[:, :, :cut])
+        assert not other[:, :, cut:].any()
 
 
 def test_second_derivatives(attention, inputs, weight, whole):

@@ -61,9 +61,13 @@ def block_length(x: Tensor, feature_map: FeatureMap) -> int:
 
 
 def blocks(x: Tensor, feature_map: FeatureMap) -> Iterator[slice]:
-    """The blocks of x [B, H, N, D], in order."""
+    """The blocks of x [B, H, N, D], in order: of whole chunks, but for one at the end."""
     length, size = x.shape[2], block_length(x, feature_map)
-    return (slice(start, min(start + size, length)) for start in range(0, length, size))
+    whole = length // CHUNK_SIZE * CHUNK_SIZE
+    for start in range(0, whole, size):
+        yield slice(start, min(start + size, whole))
+    if whole < length:
+        yield slice(whole, length)
 
 
 def run_causal(

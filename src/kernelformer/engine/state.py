@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Attended", "State", "empty_state", "normalise", "smallest_denominator"]
+__all__ = ["Attended", "State", "divisor", "empty_state", "normalise", "smallest_denominator"]
 
 
 class State(NamedTuple):
@@ -58,15 +58,19 @@ def normalise(num: Tensor, den: Tensor, mass: Tensor, floor: float) -> Attended:
     denominator that underflowed counts as floored, and its row is zero, with zero gradients. It
     underflows above the smallest number, where its gradient 1 / den would overflow.
     """
+    below, floored = divisor(den, mass, floor)
+    return Attended(num / below[..., None], floored)
+
+
+def divisor(den: Tensor, mass: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    """What stands below the fraction, infinite for a row of zeros; and which rows met the floor."""
     if floor > 0:
         bound = floor * mass
         floored = (den < bound) & (mass > 0)
-        divisor = torch.where(mass > 0, torch.where(floored, bound, den), torch.inf)
-    else:
-        smallest = smallest_denominator(den.dtype)
-        floored = (den <= smallest) & (mass > 0)
-        divisor = torch.where(den > smallest, den, torch.inf)
-    return Attended(num / divisor[..., None], floored)
+        return torch.where(mass > 0, torch.where(floored, bound, den), torch.inf), floored
+    smallest = smallest_denominator(den.dtype)
+    floored = (den <= smallest) & (mass > 0)
+    return torch.where(den > smallest, den, torch.inf), floored
 
 
 def smallest_denominator(dtype: torch.dtype) -> float:

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from kernelformer.engine.bidirectional import attend_bidirectional, fold_keys, read_state
 from kernelformer.engine.blockwise import Sequence, blocks, empty_sums, run_bidirectional, run_causal
-from kernelformer.engine.causal import attend_causal
+from kernelformer.engine.causal import CHUNK_SIZE, attend_causal
+from kernelformer.engine.causal_backward import Block, block_backward
 from kernelformer.engine.state import Attended, State
-from kernelformer.features import FeatureMap
+from kernelformer.features import FeatureMap, Features
 
 __all__ = ["train_bidirectional", "train_causal"]
 
@@ -87,7 +88,7 @@ class _Blockwise(torch.autograd.Function):
             before = [after]
         ctx.task, ctx.count = task, len(inputs)
         kept = [tensor for each in before for tensor in each]
-        ctx.save_for_backward(*inputs, *kept)
+        ctx.save_for_backward(*inputs, attended.out, *kept)
         ctx.mark_non_differentiable(attended.floored)
         if not task.is_causal:
             return tuple(attended)
@@ -97,22 +98,23 @@ class _Blockwise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *d_outputs: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
-        task, inputs, kept = ctx.task, saved[: ctx.count], saved[ctx.count :]
+        task, inputs, out, kept = ctx.task, saved[: ctx.count], saved[ctx.count], saved[ctx.count + 1 :]
         # out, kv, k_sum and mass have gradients; floored, log_max and length have none.
         d_outputs = (d_outputs[0], *d_outputs[2:5])
         with torch.autocast(d_outputs[0].device.type, enabled=False):
             if torch.is_grad_enabled():
                 return (None, *_differentiable(task, inputs, d_outputs))
             before = [State(*kept[i : i + WIDTH]) for i in range(0, len(kept), WIDTH)]
-            return (None, *_Backward(task, inputs).run(before, d_outputs))
+            return (None, *_Backward(task, inputs, out).run(before, d_outputs))
 
 
 class _Backward:
     """Gradients of all inputs, filled in block by block."""
 
-    def __init__(self, task: _Task, inputs: Several[Tensor]) -> None:
+    def __init__(self, task: _Task, inputs: Several[Tensor], out: Tensor) -> None:
         self.task = task
         self.inputs = inputs
+        self.out = out
         self.sequence, _ = _rebuild(task, inputs)
         self.own = [_leaf(tensor, tensor) for tensor in inputs[3 + WIDTH :]]
         self.d_tokens = [torch.empty_like(x) if x.requires_grad else None for x in inputs[:3]]
@@ -130,12 +132,37 @@ class _Backward:
         for rows, state in reversed(list(zip(blocks(self.sequence.k, feature_map), before, strict=True))):
             with torch.enable_grad():
                 tokens = self._tokens(rows, (0, 1, 2))
-                state, sums = _leaf_state(state)
                 k, v = tokens.keys(feature_map)
                 q = tokens.queries(feature_map)
-                attended, after = attend_causal(q, k, v, floor=feature_map.floor, state=state)
-            self._add(rows, tokens, sums, [attended.out, *after[:3]], [d_out[:, :, rows], *self.d_sums])
-            self.d_sums = self._found_sums
+            if k.log_decay is not None:
+                self._by_autograd(rows, tokens, (q, k, v, state), d_out, feature_map.floor)
+                continue
+            length = rows.stop - rows.start
+            chunk_size = length if length % CHUNK_SIZE else CHUNK_SIZE
+            block = Block(_constant(q), _constant(k), v.detach(), state, self.out[:, :, rows])
+            d_after = (self.d_sums[0], self.d_sums[1], self.d_sums[2])
+            grads = block_backward(block, d_out[:, :, rows], d_after, floor=feature_map.floor, chunk_size=chunk_size)
+            outputs, d_outputs = [q.values, k.values, v], [grads.q, grads.k, grads.v]
+            if k.log_scale is not None:
+                outputs, d_outputs = [*outputs, k.log_scale], [*d_outputs, grads.log_scale]
+            self._add(rows, tokens, [], outputs, d_outputs)
+            self.d_sums = list(grads.sums)
+
+    def _by_autograd(
+        self,
+        rows: slice,
+        tokens: Sequence,
+        features: tuple[Features, Features, Tensor, State],
+        d_out: Tensor,
+        floor: float,
+    ) -> None:
+        """A gated block, whose products autograd differentiates."""
+        q, k, v, state = features
+        with torch.enable_grad():
+            state, sums = _leaf_state(state)
+            attended, after = attend_causal(q, k, v, floor=floor, state=state)
+        self._add(rows, tokens, sums, [attended.out, *after[:3]], [d_out[:, :, rows], *self.d_sums])
+        self.d_sums = self._found_sums
 
     def _bidirectional(self, feature_map: FeatureMap, before: list[State], d_out: Tensor) -> None:
         state, sums = _leaf_state(before[0])
@@ -214,6 +241,10 @@ def _rebuild(task: _Task, inputs: Several[Tensor]) -> tuple[Sequence, State]:
 
 def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else a + b
+
+
+def _constant(features: Features) -> Features:
+    return Features(*(None if x is None else x.detach() for x in features))  # type: ignore[arg-type]
 
 
 def _leaf(x: Tensor, like: Tensor) -> Tensor:
