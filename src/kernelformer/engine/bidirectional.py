@@ -20,8 +20,10 @@ def attend_bidirectional(q: Features, k: Features, v: Tensor, *, floor: float = 
     return read_state(q, fold_keys(k, v), floor=floor)
 
 
-def fold_keys(k: Features, v: Tensor, state: State | None = None) -> State:
+def fold_keys(k: Features, v: Tensor, state: State | None = None, *, products: torch.dtype | None = None) -> State:
     """The state after more keys and values: the memory of cross-attention, in any number of calls.
+
+    ``products`` is the dtype of the factors of matrix products, None that of the features.
 
     Shape:
         k.values [B, H, S, M]; v [B, H, S, Dv]. The state is never changed in place.
@@ -40,8 +42,9 @@ def fold_keys(k: Features, v: Tensor, state: State | None = None) -> State:
         # A weight to a value costs less than a weight to a feature.
         k_sum, mass = (weights[..., None, :] @ k.values)[..., 0, :], weights.sum(-1)
         v = v * weights[..., None]
+    keys = k.values if products is None else k.values.to(products)
     return State(
-        state.kv * decay[..., None, None] + k.values.transpose(-1, -2) @ v,
+        state.kv * decay[..., None, None] + keys.transpose(-1, -2) @ v.to(keys.dtype),
         state.k_sum * decay[..., None] + k_sum,
         state.mass * decay + mass,
         log_max,
@@ -49,13 +52,14 @@ def fold_keys(k: Features, v: Tensor, state: State | None = None) -> State:
     )
 
 
-def read_state(q: Features, state: State, *, floor: float = 0.0) -> Attended:
-    """What queries [B, Hq, N, M] get from the keys in ``state``."""
+def read_state(q: Features, state: State, *, floor: float = 0.0, products: torch.dtype | None = None) -> Attended:
+    """What queries [B, Hq, N, M] get from the keys in ``state``; ``products`` as in :func:`fold_keys`."""
     batch, heads, width = state.k_sum.shape
     rows = q.values.reshape(batch, heads, -1, width)
     # The single row first: with a single column, the product takes several times as long.
     den = (state.k_sum[..., None, :] @ rows.transpose(-1, -2))[..., 0, :]
-    return _as_heads(normalise(rows @ state.kv, den, state.mass[..., None], floor), q)
+    num = rows @ state.kv if products is None else rows.to(products) @ state.kv.to(products)
+    return _as_heads(normalise(num, den, state.mass[..., None], floor), q)
 
 
 def attend_quadratic(q: Features, k: Features, v: Tensor, *, floor: float = 0.0) -> Attended:

@@ -7,6 +7,7 @@ Training keeps the state before each block and recomputes the features of a bloc
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -22,8 +23,19 @@ __all__ = ["Sequence", "block_length", "blocks", "empty_sums", "fold_sequence", 
 
 # Features of a block, over all heads, per thread: 1 MiB in float32, about one core's second cache.
 BLOCK_ELEMENTS = 1 << 18
+# Calls of half precision cost more beside their arithmetic.
+HALF_CHUNK_SIZE = 64
 # More than all temporaries of a block; glibc does not keep more than 32 MiB.
 _KEPT_BYTES = (1 << 25) - (1 << 16)
+
+
+@functools.cache
+def has_fast_half(dtype: torch.dtype) -> bool:
+    """Whether matrix products of this dtype are faster than those of float32 on this CPU."""
+    if dtype != torch.bfloat16:
+        return False
+    able = torch.cpu.get_capabilities()
+    return any(able.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
 class Sequence(NamedTuple):
@@ -43,14 +55,19 @@ class Sequence(NamedTuple):
         q, k, v = self.q[:, :, rows], self.k[:, :, rows], self.v[:, :, rows]
         return Sequence(q, k, v, mask, self.scale, _at(self.positions_q, rows), _at(self.positions_k, rows))
 
+    def products(self) -> torch.dtype | None:
+        """The dtype for factors of matrix products: that of the values, where half precision is fast."""
+        is_half = self.v.device.type == "cpu" and has_fast_half(self.v.dtype)
+        return self.v.dtype if is_half else None
+
     def queries(self, feature_map: FeatureMap) -> Features:
         """Features of the queries."""
         return feature_map.map_q(self.q, self.scale, self.positions_q)
 
-    def keys(self, feature_map: FeatureMap) -> tuple[Features, Tensor]:
-        """Features of the keys, and the values in their dtype."""
+    def keys(self, feature_map: FeatureMap, products: torch.dtype | None = None) -> tuple[Features, Tensor]:
+        """Features of the keys, and the values in the dtype of products, by default that of the features."""
         features = feature_map.map_k(self.k, self.scale, self.key_mask, self.positions_k)
-        return features, self.v.to(features.values.dtype)
+        return features, self.v.to(features.values.dtype if products is None else products)
 
 
 def block_length(x: Tensor, feature_map: FeatureMap) -> int:
@@ -75,12 +92,21 @@ def run_causal(
 ) -> tuple[Attended, State]:
     """Causal attention after ``state``; ``before`` collects the state before each block."""
     attended = _empty_output(sequence)
+    products = sequence.products()
     for rows in blocks(sequence.k, feature_map):
         if before is not None:
             before.append(state)
         block = sequence.cut(rows)
-        k, v = block.keys(feature_map)
-        part, state = attend_causal(block.queries(feature_map), k, v, floor=feature_map.floor, state=state)
+        k, v = block.keys(feature_map, products)
+        part, state = attend_causal(
+            block.queries(feature_map),
+            k,
+            v,
+            floor=feature_map.floor,
+            state=state,
+            chunk_size=CHUNK_SIZE if products is None else HALF_CHUNK_SIZE,
+            products=products,
+        )
         _write(attended, rows, part)
     return attended, state
 
@@ -88,8 +114,9 @@ def run_causal(
 def fold_sequence(feature_map: FeatureMap, sequence: Sequence, state: State | None = None) -> State:
     """The state after all keys and values of the sequence."""
     state = empty_sums(feature_map, sequence) if state is None else state
+    products = sequence.products()
     for rows in blocks(sequence.k, feature_map):
-        state = fold_keys(*sequence.cut(rows).keys(feature_map), state)
+        state = fold_keys(*sequence.cut(rows).keys(feature_map, products), state, products=products)
     return state
 
 
@@ -98,7 +125,8 @@ def run_bidirectional(feature_map: FeatureMap, sequence: Sequence, state: State)
     attended = _empty_output(sequence)
     state = fold_sequence(feature_map, sequence, state)
     for rows in blocks(sequence.q, feature_map):
-        part = read_state(sequence.cut(rows).queries(feature_map), state, floor=feature_map.floor)
+        queries = sequence.cut(rows).queries(feature_map)
+        part = read_state(queries, state, floor=feature_map.floor, products=sequence.products())
         _write(attended, rows, part)
     return attended, state
 

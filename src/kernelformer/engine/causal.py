@@ -27,9 +27,19 @@ CHUNK_SIZE = 32
 
 
 def attend_causal(
-    q: Features, k: Features, v: Tensor, *, floor: float = 0.0, state: State | None = None, chunk_size: int = CHUNK_SIZE
+    q: Features,
+    k: Features,
+    v: Tensor,
+    *,
+    floor: float = 0.0,
+    state: State | None = None,
+    chunk_size: int = CHUNK_SIZE,
+    products: torch.dtype | None = None,
 ) -> tuple[Attended, State]:
     """Causal attention over a segment that follows ``state``; O(N) time.
+
+    ``products`` is the dtype of the factors of matrix products where no gradient is asked for; None is that of
+    the features. Sums are kept in the dtype of the state.
 
     Shape:
         q.values [B, Hq, N, M]; k.values [B, H, N, M] with Hq a multiple of H; v [B, H, N, Dv].
@@ -44,7 +54,7 @@ def attend_causal(
     parts = []
     for rows, size in ((slice(0, whole_chunks), chunk_size), (slice(whole_chunks, length), length - whole_chunks)):
         if rows.start < rows.stop:
-            part, state = _attend_block(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor, size)
+            part, state = _attend_block(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor, size, products)
             parts.append(part)
     return _join(parts, q, k, v), state
 
@@ -118,7 +128,13 @@ def plan_scales(k: Features, state: State) -> Plan:
 
 
 def _attend_block(
-    q: Features, k: Features, v: Tensor, state: State, floor: float, chunk_size: int
+    q: Features,
+    k: Features,
+    v: Tensor,
+    state: State,
+    floor: float,
+    chunk_size: int,
+    products: torch.dtype | None,
 ) -> tuple[Attended, State]:
     """Whole chunks, all at once but for the sum of their states."""
     plan = plan_scales(k, state)
@@ -129,7 +145,7 @@ def _attend_block(
         if has_graph:
             rows, after = _attend_scaled(q.values, k.values, weights, v, before, chunk_size)
         else:
-            rows, after = chunks_forward(cut_chunks(q.values, k.values, weights, v, chunk_size), before)
+            rows, after = chunks_forward(cut_chunks(q.values, k.values, weights, v, chunk_size, products), before)
         parts.append((start, rows))
     length = state.length + k.values.shape[2]
     return _normalise(rows_from(parts), q, floor), State(*times(after, plan.rest), plan.log_max, length)

@@ -32,6 +32,9 @@ class ChunkGrads(NamedTuple):
 class Chunks(NamedTuple):
     """A block cut into chunks of C tokens, b = B H.
 
+    All are of one dtype, or q, k, the weighted values and the kernel of half precision. What is rounded is rounded
+    once, for numerators and denominators alike, so that its errors cancel in part.
+
     Shape:
         q [b, chunks, G C, M], k [b, chunks, C, M], w [b, chunks, C], v and w v [b, chunks, C, Dv],
         kernel S [b, chunks, G C, C].
@@ -47,13 +50,14 @@ class Chunks(NamedTuple):
 
     def k_sums(self, before: Tensor) -> Tensor:
         """k_sum before every chunk, and after all, [b, chunks + 1, M]; ``before`` [B, H, M]."""
-        added = torch.matmul(self.w[:, :, None], self.k)[:, :, 0]
+        added = torch.matmul(self.w[:, :, None], self.k.to(self.w.dtype))[:, :, 0]
         return torch.cat([before.flatten(0, 1)[:, None], added], dim=1).cumsum(1)
 
     def denominators(self, before: Sums) -> Tensor:
         """den of all rows, [b, chunks, G C]."""
         weights = self.w if _is_finite(self.weighted) else torch.where(self.w.isfinite(), self.w, 0.0)
-        return _column(self.kernel, weights) + _column(self.q, self.k_sums(before[1])[:, :-1])
+        inside = _column(self.kernel.to(weights.dtype), weights)
+        return inside.add_(_column(self.q.to(weights.dtype), self.k_sums(before[1])[:, :-1]))
 
     def masses(self, before: Sums) -> Tensor:
         """mass of all rows, [B, H, 1, N]."""
@@ -61,9 +65,9 @@ class Chunks(NamedTuple):
 
     def in_order(self, rows: Tensor, before: Sums) -> Tensor:
         """[b, chunks, G C, ...] as [B, H, G, N, ...]."""
-        rows = rows.unflatten(2, (self.groups, -1)).transpose(1, 2)
+        rows = torch.transpose(rows.unflatten(2, (self.groups, -1)), 1, 2)
         length = self.w.shape[1] * self.w.shape[2]
-        return rows.reshape([*before[2].shape, self.groups, length, *rows.shape[4:]])
+        return torch.reshape(rows, (*before[2].shape, self.groups, length, *rows.shape[4:]))
 
     def by_chunk(self, rows: Tensor) -> Tensor:
         """[B, H, G, N, ...] as [b, chunks, G C, ...]."""
@@ -71,8 +75,13 @@ class Chunks(NamedTuple):
         return cut
 
 
-def cut_chunks(q: Tensor, keys: Tensor, weights: Tensor, v: Tensor, chunk_size: int) -> Chunks:
-    """Cut q [B, Hq, N, M], keys [B, H, N, M], their weights [B, H, N] and v [B, H, N, Dv]; N a multiple of the size."""
+def cut_chunks(
+    q: Tensor, keys: Tensor, weights: Tensor, v: Tensor, chunk_size: int, products: torch.dtype | None = None
+) -> Chunks:
+    """Cut q [B, Hq, N, M], keys [B, H, N, M], their weights [B, H, N] and v [B, H, N, Dv]; N a multiple of the size.
+
+    ``products`` is the dtype of the factors of matrix products, None that of the features.
+    """
     batch, heads, length, width = keys.shape
     chunks, groups = length // chunk_size, q.shape[1] // heads
     rows = q.reshape(batch * heads, groups, chunks, chunk_size, width).transpose(1, 2).flatten(2, 3)
@@ -80,10 +89,11 @@ def cut_chunks(q: Tensor, keys: Tensor, weights: Tensor, v: Tensor, chunk_size: 
     def cut(x: Tensor) -> Tensor:
         return x.reshape(batch * heads, chunks, chunk_size, *x.shape[3:])
 
-    k, w, v = cut(keys), cut(weights), cut(v)
+    products = q.dtype if products is None else products
+    rows, k, w, v = rows.to(products), cut(keys).to(products), cut(weights), cut(v)
     kernel = torch.bmm(rows.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
     kernel.view(-1, groups, chunk_size, chunk_size).tril_()
-    return Chunks(rows, k, w, v, v * w[..., None], kernel.view(*rows.shape[:3], chunk_size), groups)
+    return Chunks(rows, k, w, v, (v * w[..., None]).to(products), kernel.view(*rows.shape[:3], chunk_size), groups)
 
 
 def chunks_forward(block: Chunks, before: Sums) -> tuple[Sums, Sums]:
@@ -93,19 +103,37 @@ def chunks_forward(block: Chunks, before: Sums) -> tuple[Sums, Sums]:
         Rows [B, H, G, N, ...], the mass [B, H, 1, N]; sums as in ``State``.
     """
     seen, spoilt = _finite(block)
-    kv = before[0].flatten(0, 1).clone()
+    num, kv = (_sweep if block.q.dtype == before[0].dtype else _sweep_half)(block, seen, before[0].flatten(0, 1))
+    den = block.denominators(before)
+    if spoilt is not None:
+        num += spoilt
+        den += spoilt.sum(-1)
+    mass = block.masses(before)
+    after = kv.view_as(before[0]), block.k_sums(before[1])[:, -1].view_as(before[1]), mass[:, :, 0, -1]
+    return (block.in_order(num, before), block.in_order(den, before), mass), after
+
+
+def _sweep(block: Chunks, seen: Tensor, kv: Tensor) -> tuple[Tensor, Tensor]:
+    """Numerators [b, chunks, G C, Dv], and kv [b, M, Dv] after the block: chunk by chunk, in place."""
+    kv = kv.clone()
     num = _room(block.q, block.v.shape[-1])
     for chunk in range(len(num)):
         torch.bmm(block.kernel[:, chunk], seen[:, chunk], out=num[chunk])
         num[chunk].baddbmm_(block.q[:, chunk], kv)
         kv.baddbmm_(block.k[:, chunk].transpose(1, 2), block.weighted[:, chunk])
-    den = block.denominators(before)
-    if spoilt is not None:
-        num += spoilt.transpose(0, 1)
-        den += spoilt.sum(-1)
-    mass = block.masses(before)
-    after = kv.view_as(before[0]), block.k_sums(before[1])[:, -1].view_as(before[1]), mass[:, :, 0, -1]
-    return (block.in_order(num.transpose(0, 1), before), block.in_order(den, before), mass), after
+    return num.transpose(0, 1), kv
+
+
+def _sweep_half(block: Chunks, seen: Tensor, kv: Tensor) -> tuple[Tensor, Tensor]:
+    """The same from factors of half precision, summed up in that of kv: a call costs more there than its arithmetic."""
+    added = torch.matmul(block.k.transpose(2, 3), block.weighted)
+    before = torch.empty_like(added)
+    for chunk in range(added.shape[1]):
+        before[:, chunk] = kv
+        kv = kv + added[:, chunk]
+    inside = torch.matmul(block.kernel, seen)
+    num = torch.baddbmm(inside.flatten(0, 1), block.q.flatten(0, 1), before.flatten(0, 1))
+    return num.view_as(inside), kv
 
 
 def chunks_backward(block: Chunks, before: Sums, d_rows: Sums, d_after: Sums) -> ChunkGrads:
