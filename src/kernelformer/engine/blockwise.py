@@ -104,7 +104,7 @@ def run_causal(
             v,
             floor=feature_map.floor,
             state=state,
-            chunk_size=CHUNK_SIZE if products is None else HALF_CHUNK_SIZE,
+            chunk_size=None if products is None else HALF_CHUNK_SIZE,
             products=products,
         )
         _write(attended, rows, part)

@@ -3,7 +3,7 @@
 No scale of a row depends on a later key, so changing a key changes no bit of an earlier output.
 There are two forms of the same sums. ``attend_causal`` takes blocks of chunks at once, with key scales
 in powers of two (``scales``). Where no value can be looked at (``torch.compile``, ``torch.func``, a GPU
-that must not wait) it gives each row its running maximum m_t = max_{j <= t} log_scale_j instead. Either
+that must not wait) ``pairwise`` gives each row its running maximum m_t = max_{j <= t} log_scale_j instead. Either
 reference cancels in the ratio; it is a constant to the gradient.
 """
 
@@ -15,12 +15,14 @@ import torch
 from torch import Tensor
 
 from kernelformer.engine.chunks import Sums, chunks_forward, cut_chunks
+from kernelformer.engine.pairwise import attend_pairwise, decayed, pairwise_size
+from kernelformer.engine.rows import cut, join
 from kernelformer.engine.scales import HEADROOM, LN2, references, split_scales
 from kernelformer.engine.state import Attended, State, empty_state, normalise
 from kernelformer.features import Features
 from kernelformer.traced import is_traced
 
-__all__ = ["CHUNK_SIZE", "Plan", "attend_causal", "attend_pairwise", "attend_step", "plan_scales", "rows_from", "times"]
+__all__ = ["CHUNK_SIZE", "Plan", "attend_causal", "attend_step", "plan_scales", "rows_from", "times"]
 
 # Products inside chunks cost C · (M + Dv) a token: of 16, 32, 64 and 128, 32 was fastest on a CPU.
 CHUNK_SIZE = 32
@@ -33,7 +35,7 @@ def attend_causal(
     *,
     floor: float = 0.0,
     state: State | None = None,
-    chunk_size: int = CHUNK_SIZE,
+    chunk_size: int | None = None,
     products: torch.dtype | None = None,
 ) -> tuple[Attended, State]:
     """Causal attention over a segment that follows ``state``; O(N) time.
@@ -49,14 +51,17 @@ def attend_causal(
     if state is None:
         state = empty_state(batch, heads, width, v.shape[-1], k.values.dtype, v.device)
     if is_traced(k.values) or k.log_decay is not None:
-        return attend_pairwise(q, k, v, state, floor=floor, chunk_size=chunk_size)
+        size = pairwise_size(length) if chunk_size is None else chunk_size
+        return attend_pairwise(q, k, v.to(k.values.dtype), state, floor=floor, chunk_size=size)
+    if chunk_size is None:
+        chunk_size = CHUNK_SIZE
     whole_chunks = length // chunk_size * chunk_size
     parts = []
     for rows, size in ((slice(0, whole_chunks), chunk_size), (slice(whole_chunks, length), length - whole_chunks)):
         if rows.start < rows.stop:
             part, state = _attend_block(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor, size, products)
             parts.append(part)
-    return _join(parts, q, k, v), state
+    return join(parts, q, k, v), state
 
 
 def attend_step(q: Features, k: Features, v: Tensor, state: State, *, floor: float = 0.0) -> tuple[Attended, State]:
@@ -64,7 +69,7 @@ def attend_step(q: Features, k: Features, v: Tensor, state: State, *, floor: flo
     batch, heads, _, width = k.values.shape
     rows = q.values.reshape(batch, heads, -1, width)
     if k.log_decay is not None:
-        state = _decayed(state, k.log_decay[..., 0])
+        state = decayed(state, k.log_decay[..., 0])
     before, key, weight, log_max = _at_new_maximum(k, state)
     kv = torch.addcmul(before[0], key[..., None], v)
     k_sum, mass = before[1] + key, before[2] + weight
@@ -86,18 +91,6 @@ def _at_new_maximum(k: Features, state: State) -> tuple[Sums, Tensor, Tensor | f
     finite = log_max.masked_fill(log_max == -torch.inf, 0.0)
     weight = torch.exp(log_scale - finite)
     return times(sums, torch.exp(state.log_max - finite)), key * weight[..., None], weight, log_max
-
-
-def attend_pairwise(
-    q: Features, k: Features, v: Tensor, state: State, *, floor: float = 0.0, chunk_size: int = CHUNK_SIZE
-) -> tuple[Attended, State]:
-    """The same sums with C × C exponentials per chunk: no look at any value, traceable, transformable."""
-    parts = []
-    for start in range(0, k.values.shape[2], chunk_size):
-        rows = slice(start, min(start + chunk_size, k.values.shape[2]))
-        part, state = _attend_chunk(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor)
-        parts.append(part)
-    return _join(parts, q, k, v), state
 
 
 class Plan(NamedTuple):
@@ -228,68 +221,3 @@ def _normalise(rows: tuple[Tensor, ...], q: Features, floor: float) -> Attended:
     num, den, mass = rows
     out, floored = normalise(num, den, mass, floor)
     return Attended(out.reshape(*q.values.shape[:3], out.shape[-1]), floored.reshape(q.values.shape[:3]))
-
-
-def _join(parts: list[Attended], q: Features, k: Features, v: Tensor) -> Attended:
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        # No row, but a gradient (zero) for whoever asks.
-        row = q.values.sum(-1, keepdim=True) + k.values.sum() + v.sum()
-        return Attended(row.expand(*row.shape[:3], v.shape[-1]), torch.zeros_like(row[..., 0], dtype=torch.bool))
-    return Attended(*(torch.cat(tensors, dim=2) for tensors in zip(*parts, strict=True)))
-
-
-def _attend_chunk(q: Features, k: Features, v: Tensor, state: State, floor: float) -> tuple[Attended, State]:
-    batch, heads, length, width = k.values.shape
-    grouped = q.values.reshape(batch, heads, -1, length, width)
-    rows = grouped.flatten(2, 3)
-    weights, decay, log_max = _chunk_weights(k, state)
-    kernel = (rows @ k.values.transpose(-1, -2)).unflatten(2, (-1, length)) * weights[:, :, None]
-    num = kernel.flatten(2, 3) @ v
-    before = decay[:, :, None, :]
-    num = num.unflatten(2, (-1, length)) + (rows @ state.kv).unflatten(2, (-1, length)) * before[..., None]
-    den = kernel.sum(-1) + (rows @ state.k_sum[..., None])[..., 0].unflatten(2, (-1, length)) * before
-    mass = weights.sum(-1) + state.mass[..., None] * decay
-    out, floored = normalise(num, den, mass[:, :, None], floor)
-    shape = q.values.shape[:-1]
-    last, key = decay[..., -1], k.values * weights[..., -1, :, None]
-    after = State(
-        state.kv * last[..., None, None] + key.transpose(-1, -2) @ v,
-        state.k_sum * last[..., None] + key.sum(-2),
-        mass[..., -1],
-        log_max,
-        state.length + length,
-    )
-    if k.log_decay is not None:
-        after = _decayed(after, k.log_decay.sum(-1))
-    return Attended(out.reshape(*shape, v.shape[-1]), floored.reshape(shape)), after
-
-
-def _chunk_weights(k: Features, state: State) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights exp(log_scale_j - m_t) [B, H, C, C], what is left of the state at row t, the new maximum."""
-    length = k.values.shape[2]
-    log_scale = torch.zeros_like(k.values[..., 0]) if k.log_scale is None else k.log_scale
-    if k.log_decay is not None:
-        # Row t weighs key j by exp(c_t - c_j), c the running sum of log_decay; c_t cancels in the ratio.
-        log_scale = log_scale - k.log_decay.cumsum(-1)
-    top = torch.maximum(log_scale.detach().cummax(-1).values, state.log_max[..., None])
-    finite = torch.where(top.isinf(), 0.0, top)[..., None]
-    later = torch.ones(length, length, dtype=torch.bool, device=log_scale.device).triu(1)
-    weights = torch.exp((log_scale[..., None, :] - finite).masked_fill(later, -torch.inf))
-    return weights, torch.exp(state.log_max[..., None] - finite[..., 0]), top[..., -1]
-
-
-def _decayed(state: State, log_decay: Tensor) -> State:
-    """The state times exp(log_decay) [B, H]: its reference moves, its sums carry the gradient."""
-    constant = log_decay.detach()
-    kv, k_sum, mass = (state.kv, state.k_sum, state.mass)
-    if log_decay.requires_grad:
-        kv, k_sum, mass = times((kv, k_sum, mass), torch.exp(log_decay - constant))
-    return State(kv, k_sum, mass, state.log_max + constant, state.length)
-
-
-def cut(features: Features, rows: slice) -> Features:
-    """The tokens ``rows`` alone."""
-    values, *rest = features
-    return Features(values[:, :, rows], *(None if x is None else x[:, :, rows] for x in rest))

@@ -57,17 +57,21 @@ class Chunks(NamedTuple):
         """den of all rows, [b, chunks, G C]."""
         weights = self.w if _is_finite(self.weighted) else torch.where(self.w.isfinite(), self.w, 0.0)
         inside = _column(self.kernel.to(weights.dtype), weights)
-        return inside.add_(_column(self.q.to(weights.dtype), self.k_sums(before[1])[:, :-1]))
+        inside += _column(self.q.to(weights.dtype), self.k_sums(before[1])[:, :-1])
+        return inside
 
     def masses(self, before: Sums) -> Tensor:
         """mass of all rows, [B, H, 1, N]."""
-        return (self.w.flatten(1).unflatten(0, before[2].shape).cumsum(-1) + before[2][..., None])[:, :, None]
+        weights = self.w.reshape(*before[2].shape, -1)
+        return (weights.cumsum(-1) + before[2][..., None])[:, :, None]
 
     def in_order(self, rows: Tensor, before: Sums) -> Tensor:
         """[b, chunks, G C, ...] as [B, H, G, N, ...]."""
         rows = torch.transpose(rows.unflatten(2, (self.groups, -1)), 1, 2)
         length = self.w.shape[1] * self.w.shape[2]
-        return torch.reshape(rows, (*before[2].shape, self.groups, length, *rows.shape[4:]))
+        shape = (*before[2].shape, self.groups, length, *rows.shape[4:])
+        ordered: Tensor = rows.reshape(shape)
+        return ordered
 
     def by_chunk(self, rows: Tensor) -> Tensor:
         """[B, H, G, N, ...] as [b, chunks, G C, ...]."""
@@ -213,4 +217,5 @@ def _is_finite(x: Tensor) -> bool:
 
 def _column(rows: Tensor, column: Tensor) -> Tensor:
     """rows @ column for single columns; as a row, the product takes a fraction of the time."""
-    return torch.matmul(column[:, :, None], rows.transpose(2, 3))[:, :, 0]
+    product: Tensor = torch.matmul(column[:, :, None], rows.transpose(2, 3))[:, :, 0]
+    return product

@@ -17,11 +17,13 @@ from torch.utils.checkpoint import checkpoint
 
 from kernelformer.engine.bidirectional import fold_keys
 from kernelformer.engine.blockwise import Sequence, blocks, empty_sums
-from kernelformer.engine.causal import CHUNK_SIZE, cut
+from kernelformer.engine.rows import cut
 from kernelformer.engine.state import Attended, State, normalise
 from kernelformer.features import FeatureMap, Features
 
 __all__ = ["HybridState", "attend_hybrid", "empty_hybrid"]
+
+_CHUNK_SIZE = 64
 
 
 class HybridState(NamedTuple):
@@ -100,8 +102,8 @@ def _attend_block(
     block = _prepare(feature_map, sequence, window, log_mix, state)
     far, parts = state.far, []
     length = sequence.k.shape[2]
-    for start in range(0, length, CHUNK_SIZE):
-        part, far = _attend_chunk(block, start, min(start + CHUNK_SIZE, length), far, feature_map.floor)
+    for start in range(0, length, _CHUNK_SIZE):
+        part, far = _attend_chunk(block, start, min(start + _CHUNK_SIZE, length), far, feature_map.floor)
         parts.append(part)
     out, floored = (torch.cat(tensors, dim=3) for tensors in zip(*parts, strict=True))
     shape = sequence.q.shape[:3]
