@@ -16,6 +16,7 @@ from kernelformer.engine.packed import split_packed
 from kernelformer.errors import KernelformerError, ShapeError
 from kernelformer.feature_maps import Softmax
 from kernelformer.features import FeatureMap
+from kernelformer.traced import is_functional
 
 __all__ = ["KernelAttention", "LayerCall"]
 
@@ -205,7 +206,10 @@ class KernelAttention(nn.Module):
 
     @property
     def floored_share(self) -> float:
-        """Share of rows whose denominator met the floor (or underflowed) since the last reset."""
+        """Share of rows whose denominator met the floor (or underflowed) since the last reset.
+
+        Calls under ``torch.func`` are not counted.
+        """
         floored, rows = self._rows.tolist()
         return floored / rows if rows else 0.0
 
@@ -301,6 +305,9 @@ class KernelAttention(nn.Module):
 
     @torch.no_grad()
     def _count(self, attended: Attended, key_mask: Tensor | None) -> None:
+        if is_functional():
+            # A function under torch.func may change nothing outside.
+            return
         floored = attended.floored
         if key_mask is None or key_mask.shape[1] != floored.shape[2]:
             self._rows[0] += floored.sum()

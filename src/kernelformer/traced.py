@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["is_traced", "is_transformed"]
+__all__ = ["has_tangent", "is_functional", "is_traced", "is_transformed"]
 
 
 def is_traced(x: Tensor) -> bool:
@@ -22,5 +22,15 @@ def is_transformed(x: Tensor) -> bool:
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         or type(x) not in (Tensor, nn.Parameter)
-        or torch._C._are_functorch_transforms_active()
+        or is_functional()
     )
+
+
+def is_functional() -> bool:
+    """True within torch.func: grad, jvp, vmap and what is built of them."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def has_tangent(x: Tensor) -> bool:
+    """True for a dual tensor of forward-mode differentiation: it may not be written in place."""
+    return torch.autograd.forward_ad.unpack_dual(x).tangent is not None

@@ -20,7 +20,7 @@ from kernelformer.engine.rows import cut, join
 from kernelformer.engine.scales import HEADROOM, LN2, references, split_scales
 from kernelformer.engine.state import Attended, State, empty_state, normalise
 from kernelformer.features import Features
-from kernelformer.traced import is_traced
+from kernelformer.traced import has_tangent, is_traced
 
 __all__ = ["CHUNK_SIZE", "Plan", "attend_causal", "attend_step", "plan_scales", "rows_from", "times"]
 
@@ -177,7 +177,11 @@ def _attend_scaled(
 
 
 def _has_graph(q: Features, k: Features, v: Tensor, state: State) -> bool:
-    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*q[:1], *k, v, *state[:3]))
+    """Whether autograd follows any of these, backward or forward: then nothing may be written in place."""
+    tensors = [x for x in (q.values, *k, v, *state[:3]) if x is not None]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return True
+    return any(has_tangent(x) for x in tensors)
 
 
 def _sums_before(start: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from kernelformer.engine.state import Attended, State
 from kernelformer.engine.training import train_bidirectional, train_causal
 from kernelformer.errors import KernelformerError
 from kernelformer.features import FeatureMap
-from kernelformer.traced import is_traced
+from kernelformer.traced import has_tangent, is_traced
 
 __all__ = ["BACKENDS", "Choice", "attend", "choose", "explain", "warn_below_crossover"]
 
@@ -88,6 +88,8 @@ def choose(
         return Choice(
             "whole", CHUNK_SIZE, f"values on {q.device.type} are not looked at (compiled, transformed or no CPU)"
         )
+    if any(has_tangent(x) for x in sequence[:3]):
+        return Choice("whole", CHUNK_SIZE, "forward-mode derivatives follow all features at once")
     if not keys or not queries:
         return Choice("whole", CHUNK_SIZE, "there are no queries or no keys")
     size = block_length(k, feature_map)

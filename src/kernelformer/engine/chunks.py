@@ -32,8 +32,8 @@ class ChunkGrads(NamedTuple):
 class Chunks(NamedTuple):
     """A block cut into chunks of C tokens, b = B H.
 
-    All are of one dtype, or q, k, the weighted values and the kernel of half precision. What is rounded is rounded
-    once, for numerators and denominators alike, so that its errors cancel in part.
+    Factors of half precision are those of the numerator alone: w v, the kernel, and ``half``, q and k once more.
+    What is summed up in k_sum and mass is never rounded.
 
     Shape:
         q [b, chunks, G C, M], k [b, chunks, C, M], w [b, chunks, C], v and w v [b, chunks, C, Dv],
@@ -46,18 +46,19 @@ class Chunks(NamedTuple):
     v: Tensor
     weighted: Tensor
     kernel: Tensor
+    half: tuple[Tensor, Tensor] | None
     groups: int
 
     def k_sums(self, before: Tensor) -> Tensor:
         """k_sum before every chunk, and after all, [b, chunks + 1, M]; ``before`` [B, H, M]."""
-        added = torch.matmul(self.w[:, :, None], self.k.to(self.w.dtype))[:, :, 0]
+        added = torch.matmul(self.w[:, :, None], self.k)[:, :, 0]
         return torch.cat([before.flatten(0, 1)[:, None], added], dim=1).cumsum(1)
 
     def denominators(self, before: Sums) -> Tensor:
         """den of all rows, [b, chunks, G C]."""
         weights = self.w if _is_finite(self.weighted) else torch.where(self.w.isfinite(), self.w, 0.0)
         inside = _column(self.kernel.to(weights.dtype), weights)
-        inside += _column(self.q.to(weights.dtype), self.k_sums(before[1])[:, :-1])
+        inside += _column(self.q, self.k_sums(before[1])[:, :-1])
         return inside
 
     def masses(self, before: Sums) -> Tensor:
@@ -84,7 +85,7 @@ def cut_chunks(
 ) -> Chunks:
     """Cut q [B, Hq, N, M], keys [B, H, N, M], their weights [B, H, N] and v [B, H, N, Dv]; N a multiple of the size.
 
-    ``products`` is the dtype of the factors of matrix products, None that of the features.
+    ``products`` is the dtype of the factors of the numerator, None that of the features.
     """
     batch, heads, length, width = keys.shape
     chunks, groups = length // chunk_size, q.shape[1] // heads
@@ -93,11 +94,13 @@ def cut_chunks(
     def cut(x: Tensor) -> Tensor:
         return x.reshape(batch * heads, chunks, chunk_size, *x.shape[3:])
 
-    products = q.dtype if products is None else products
-    rows, k, w, v = rows.to(products), cut(keys).to(products), cut(weights), cut(v)
-    kernel = torch.bmm(rows.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
+    k, w, v = cut(keys), cut(weights), cut(v)
+    half = None if products is None else (rows.to(products), k.to(products))
+    left, right = (rows, k) if half is None else half
+    kernel = torch.bmm(left.flatten(0, 1), right.flatten(0, 1).transpose(1, 2))
     kernel.view(-1, groups, chunk_size, chunk_size).tril_()
-    return Chunks(rows, k, w, v, (v * w[..., None]).to(products), kernel.view(*rows.shape[:3], chunk_size), groups)
+    kernel = kernel.view(*rows.shape[:3], chunk_size)
+    return Chunks(rows, k, w, v, (v * w[..., None]).to(left.dtype), kernel, half, groups)
 
 
 def chunks_forward(block: Chunks, before: Sums) -> tuple[Sums, Sums]:
@@ -107,7 +110,7 @@ def chunks_forward(block: Chunks, before: Sums) -> tuple[Sums, Sums]:
         Rows [B, H, G, N, ...], the mass [B, H, 1, N]; sums as in ``State``.
     """
     seen, spoilt = _finite(block)
-    num, kv = (_sweep if block.q.dtype == before[0].dtype else _sweep_half)(block, seen, before[0].flatten(0, 1))
+    num, kv = (_sweep if block.half is None else _sweep_half)(block, seen, before[0].flatten(0, 1))
     den = block.denominators(before)
     if spoilt is not None:
         num += spoilt
@@ -130,13 +133,15 @@ def _sweep(block: Chunks, seen: Tensor, kv: Tensor) -> tuple[Tensor, Tensor]:
 
 def _sweep_half(block: Chunks, seen: Tensor, kv: Tensor) -> tuple[Tensor, Tensor]:
     """The same from factors of half precision, summed up in that of kv: a call costs more there than its arithmetic."""
-    added = torch.matmul(block.k.transpose(2, 3), block.weighted)
+    assert block.half is not None
+    q, k = block.half
+    added = torch.matmul(k.transpose(2, 3), block.weighted)
     before = torch.empty_like(added)
     for chunk in range(added.shape[1]):
         before[:, chunk] = kv
         kv = kv + added[:, chunk]
     inside = torch.matmul(block.kernel, seen)
-    num = torch.baddbmm(inside.flatten(0, 1), block.q.flatten(0, 1), before.flatten(0, 1))
+    num = torch.baddbmm(inside.flatten(0, 1), q.flatten(0, 1), before.flatten(0, 1))
     return num.view_as(inside), kv
 
 
