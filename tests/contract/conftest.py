@@ -77,7 +77,7 @@ def build_map(
 
 @dataclass(frozen=True)
 class Form:
-    """A way to call attention, with its lengths."""
+    """A way to call attention, with its lengths: "short" in the quadratic form, the others in the linear one."""
 
     name: str
     queries: int
@@ -86,7 +86,8 @@ class Form:
     pieces: tuple[int, ...] = ()
 
     def attention(self, feature_map: kf.FeatureMap) -> kf.KernelAttention:
-        return kf.KernelAttention(feature_map, causal=self.causal)
+        below = "warn" if self.name == "short" else "ignore"
+        return kf.KernelAttention(feature_map, causal=self.causal, below_crossover=below)
 
     def run(
         self, attention: kf.KernelAttention, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None = None

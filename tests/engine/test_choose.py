@@ -9,6 +9,7 @@ import torch
 
 import kernelformer as kf
 from kernelformer.engine import choose
+from kernelformer.engine.crossover import crossover_length, is_quadratic_faster
 from kernelformer.engine.fused import why_no_form
 from kernelformer.feature_maps import Hedgehog
 
@@ -32,11 +33,11 @@ def feature_map():
     [
         (1, True, True, "step"),
         (3, False, False, "quadratic"),
-        (500, False, True, "whole"),
+        (2_000, False, True, "whole"),
         (20_000, False, True, "recompute"),
         (20_000, True, True, "recompute"),
         (500, True, False, "blocks"),
-        (500, False, False, "blocks"),
+        (2_000, False, False, "blocks"),
         (0, True, False, "whole"),
     ],
 )
@@ -97,10 +98,10 @@ def test_unknown_behaviour(feature_map):
 
 def test_triton_is_refused_with_the_reason(feature_map):
     with pytest.raises(kf.KernelformerError, match=r"asked for, but the tensors are on cpu, not on a CUDA device"):
-        kf.engine.explain(*_inputs(500), feature_map, backend="triton")
+        kf.engine.explain(*_inputs(2_000), feature_map, backend="triton")
     attention = kf.KernelAttention(feature_map, below_crossover="ignore", backend="triton")
     with pytest.raises(kf.KernelformerError, match="CUDA"):
-        attention(*_inputs(500))
+        attention(*_inputs(2_000))
     with pytest.raises(kf.KernelformerError, match="auto, torch, triton"):
         kf.KernelAttention(feature_map, backend="cuda")
     with pytest.raises(kf.KernelformerError, match="does not compute window=4"):
@@ -109,10 +110,10 @@ def test_triton_is_refused_with_the_reason(feature_map):
 
 def test_triton_is_chosen_where_it_fits(feature_map, monkeypatch):
     monkeypatch.setattr(choose, "why_not_fused", lambda *_: None)
-    choice = kf.engine.explain(*_inputs(500), feature_map)
+    choice = kf.engine.explain(*_inputs(2_000), feature_map)
     assert choice.backend == "triton"
     assert "no N × M tensor" in choice.reason
-    assert kf.engine.explain(*_inputs(500), feature_map, backend="torch").backend == "whole"
+    assert kf.engine.explain(*_inputs(2_000), feature_map, backend="torch").backend == "whole"
     assert kf.engine.explain(*_inputs(1), feature_map, causal=True).backend == "step"
     assert kf.engine.explain(*_inputs(3), feature_map).backend == "quadratic"
 
@@ -142,3 +143,45 @@ class Doubled(kf.feature_maps.Favor):
 
     def phi(self, x):
         return super().phi(2.0 * x)
+
+
+@pytest.mark.parametrize(
+    ("heads", "head_dim", "num_features", "causal", "measured"),
+    [
+        (8, 64, 32, False, 225),
+        (8, 64, 128, False, 350),
+        (8, 64, 256, False, 630),
+        (12, 32, 64, False, 260),
+        (1, 64, 128, False, 680),
+        (16, 128, 256, False, 560),
+        (8, 64, 32, True, 320),
+        (8, 64, 128, True, 740),
+        (8, 64, 256, True, 1500),
+        (12, 32, 64, True, 550),
+        (1, 64, 128, True, 1650),
+        (16, 128, 64, True, 290),
+    ],
+)
+def test_crossover_as_measured(heads, head_dim, num_features, causal, measured, monkeypatch):
+    """On 2 threads, by interpolation between lengths."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    found = crossover_length(heads, head_dim, num_features, causal=causal)
+    assert measured / 1.35 < found < measured * 1.35
+
+
+@pytest.mark.parametrize(
+    ("heads", "head_dim", "num_features", "measured"),
+    [
+        (8, 64, 32, 148),
+        (8, 64, 128, 150),
+        (8, 64, 256, 160),
+        (12, 32, 128, 126),
+        (1, 64, 128, 290),
+        (16, 128, 128, 175),
+    ],
+)
+def test_quadratic_form_as_measured(heads, head_dim, num_features, measured, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for factor, expected in ((1 / 1.35, True), (1.35, False)):
+        length = round(factor * measured)
+        assert is_quadratic_faster(length, length, heads, num_features, head_dim) is expected

@@ -11,6 +11,7 @@ from torch import Tensor
 from kernelformer.engine.bidirectional import attend_bidirectional, attend_quadratic
 from kernelformer.engine.blockwise import Sequence, block_length, empty_sums, run_bidirectional, run_causal
 from kernelformer.engine.causal import CHUNK_SIZE, attend_causal, attend_step
+from kernelformer.engine.crossover import crossover_length, is_quadratic_faster
 from kernelformer.engine.fused import why_not_fused
 from kernelformer.engine.state import Attended, State
 from kernelformer.engine.training import train_bidirectional, train_causal
@@ -20,10 +21,7 @@ from kernelformer.traced import has_tangent, is_traced
 
 __all__ = ["BACKENDS", "Choice", "attend", "choose", "explain", "warn_below_crossover"]
 
-# Length per feature from which (bidirectional, causal) kernels beat scaled_dot_product_attention:
-# kernelformer bench, float32, D = 64, 2 threads. Other devices have not been measured.
-_CROSSOVER = {"cpu": (3.0, 8.0)}
-_said: set[tuple[bool, int]] = set()
+_said: set[bool] = set()
 
 BACKENDS = ("auto", "torch", "triton")
 """What fits best; only PyTorch's own operators; only the fused Triton kernels."""
@@ -80,7 +78,7 @@ def choose(
     queries, keys = q.shape[2], k.shape[2]
     if causal and keys == 1:
         return Choice("step", 1, "one token: the state is updated and read once")
-    if not causal and not linear and _is_short(q, k, feature_map):
+    if not causal and not linear and _is_short(q, k, sequence.v, feature_map):
         return Choice("quadratic", keys, f"{queries} × {keys} weights cost less than two passes through the features")
     if wanted == "auto" and why_not_fused(feature_map, sequence) is None:
         return _FUSED
@@ -132,12 +130,12 @@ def attend(
 
 def warn_below_crossover(q: Tensor, k: Tensor, feature_map: FeatureMap, *, causal: bool) -> None:
     """Say once that exact attention is faster at this length, where that has been measured for the device."""
-    if torch.compiler.is_compiling() or q.device.type not in _CROSSOVER:
+    if torch.compiler.is_compiling() or q.device.type != "cpu" or causal in _said:
         return
     length = min(q.shape[2], k.shape[2])
-    least = round(_CROSSOVER[q.device.type][causal] * feature_map.num_features)
-    if 1 < length < least and (causal, least) not in _said:
-        _said.add((causal, least))
+    least = crossover_length(q.shape[0] * q.shape[1], q.shape[3], feature_map.num_features, causal=causal)
+    if 1 < length < least:
+        _said.add(causal)
         warnings.warn(
             f"exact attention is faster than a kernel of {feature_map.num_features} features below a length of about "
             f'{least} on this device, got {length}; KernelAttention(..., below_crossover="exact-kernel") says nothing',
@@ -170,8 +168,10 @@ def _needs_grad(feature_map: FeatureMap, sequence: Sequence, state: State | None
     return any(x.requires_grad for x in tensors)
 
 
-def _is_short(q: Tensor, k: Tensor, feature_map: FeatureMap) -> bool:
+def _is_short(q: Tensor, k: Tensor, v: Tensor, feature_map: FeatureMap) -> bool:
     """Whether N × S weights cost less than two passes through M features."""
-    width, value_dim = feature_map.num_features, k.shape[-1]
-    rows = q.shape[2] * q.shape[1] // k.shape[1]
-    return rows * k.shape[2] * (width + value_dim) < (rows + k.shape[2]) * width * value_dim
+    rows, keys, heads = q.shape[2] * q.shape[1] // k.shape[1], k.shape[2], k.shape[0] * k.shape[1]
+    width, value_dim = feature_map.num_features, v.shape[-1]
+    if q.device.type == "cpu":
+        return is_quadratic_faster(rows, keys, heads, width, value_dim)
+    return rows * keys * (width + value_dim) < (rows + keys) * width * value_dim
