@@ -119,6 +119,18 @@ def test_dtypes(map_name, form, dtype, build, draw, reference):
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+def test_bfloat16_of_long_sequences(map_name, causal, build, draw):
+    """Matrix products may be in bfloat16, sums are not: the error does not grow with the length."""
+    feature_map = build(map_name)
+    attention = kf.KernelAttention(feature_map, causal or feature_map.is_gated, below_crossover="ignore")
+    q, k, v = draw(3000, batch=1, dtype=torch.bfloat16, scale=0.5)
+    with torch.no_grad():
+        expected = attention(q.float(), k.float(), v.float())
+        found = attention(q, k, v).float()
+    assert (found - expected).norm() <= 1e-2 * expected.norm()
+
+
 @pytest.mark.parametrize("lower", HALVES, ids=str)
 def test_half_precision_parameters(map_name, form, lower, build, draw, reference):
     feature_map = build(map_name).to(lower)
