@@ -21,24 +21,25 @@ def test_peak_is_what_the_call_allocates_also_after_a_greater_one() -> None:
     def allocate(mib: int) -> float:
         return worker._peak_mib(lambda: torch.ones(mib * 2**18).sum())
 
+    # Larger than what the allocator of this process may keep.
     allocate(1)
-    assert [round(allocate(mib) / mib, 1) for mib in (64, 32, 96)] == [1.0, 1.0, 1.0]
+    assert [round(allocate(mib) / mib, 1) for mib in (160, 96, 192)] == [1.0, 1.0, 1.0]
 
 
 @LINUX
 def test_both_sides_are_measured_in_processes_of_their_own() -> None:
     # Lengths not in order: a peak that was not reset would stay.
-    softmax, kernel = attention_memory(SPEC, (2048, 1024))
+    softmax, kernel = attention_memory(SPEC, (8192, 4096))
     for side in (softmax, kernel):
         assert side["reason"] is None
         assert side["mib"] is not None
         long, short = side["mib"]
         # The output alone is H N D floats.
-        assert long >= 4.0
-        assert short >= 2.0
+        assert long >= 16.0
+        assert short >= 8.0
         assert long == pytest.approx(2 * short, rel=0.35)
     assert softmax["mib"] is not None
-    # The weights, written out, would be H N² floats, 128 MiB.
+    # The weights, written out, would be H N² floats, 2 GiB.
     assert softmax["mib"][0] < 64
 
 
