@@ -96,6 +96,26 @@ def anisotropy_table() -> str:
     return anisotropy_markdown(rows, 256) + "\n"
 
 
+def coulomb_text_table(name: str) -> Callable[[], str]:
+    """A table of `kernelformer reproduce coulomb-text`, from its copy in docs/results."""
+
+    def table() -> str:
+        from kernelformer.bench import coulomb_tables
+
+        summary = json.loads((ROOT / "docs/results/coulomb-text-small.json").read_text(encoding="utf-8"))
+        prints = {"metrics": coulomb_tables.metrics_markdown, "pairs": coulomb_tables.pairs_markdown}
+        return prints[name](summary) + "\n"
+
+    return table
+
+
+def coulomb_time_table() -> str:
+    """The times of `kernelformer reproduce coulomb-time`, from their copy in docs/results."""
+    from kernelformer.bench.coulomb_time import times_markdown
+
+    return times_markdown(json.loads((ROOT / "docs/results/coulomb-time.json").read_text(encoding="utf-8"))) + "\n"
+
+
 def synthetic_table(markdown: Callable[[Any], str]) -> Callable[[], str]:
     """A table of `kernelformer reproduce coulomb-synthetic`, from its copy in docs/results."""
 
@@ -138,6 +158,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "coulomb-synthetic-claims": synthetic_table(claims_markdown),
     "coulomb-synthetic-f1": synthetic_table(lambda study: noise_markdown(study, "f1")),
     "coulomb-synthetic-weights": synthetic_table(weights_markdown),
+    "coulomb-text-metrics": coulomb_text_table("metrics"),
+    "coulomb-text-pairs": coulomb_text_table("pairs"),
+    "coulomb-time": coulomb_time_table,
     "kernels": kernels_table,
     "starters": lambda: kernels_table(STARTERS),
 }

@@ -16,6 +16,15 @@ from kernelformer.bench import coulomb_text  # noqa: E402
 from kernelformer.bench.coulomb_tables import metrics_markdown, pairs_markdown, summarise  # noqa: E402
 from kernelformer.bench.coulomb_text import ROWS, SCALES, build_classifier, run_study, scale_settings  # noqa: E402
 from kernelformer.bench.rows import Rows  # noqa: E402
+from kernelformer.learn import (  # noqa: E402
+    AlignSchedule,
+    align,
+    alignment_energies,
+    center,
+    class_targets,
+    particles_of,
+)
+from kernelformer.tasks.labelled import LabelledBatches  # noqa: E402
 from kernelformer.tasks.text import Corpus  # noqa: E402
 
 WORDS = ["a", "film", "bad", "good", "dull", "fine", "plot", "the", "actor", "scene", "long", "short"]
@@ -93,5 +102,29 @@ def test_the_paper_scale_is_the_papers():
     assert (scale.width, scale.feed_forward, scale.num_features, scale.max_length) == (128, 256, 256, 128)
     assert (scale.epochs, scale.align_epochs, scale.learning_rate, scale.batch_size) == (10, 10, 2e-4, 64)
     assert scale.vocabulary is None and scale.dynamics.domain == kf.learn.Ball(1.5)
-    assert len(ROWS) == 17
+    assert len(ROWS) == 21
     assert build_classifier(30_522, 2).config.num_attention_heads == 2
+
+
+@pytest.mark.model
+def test_phase_a_lowers_the_energy_of_real_texts_it_has_not_seen(monkeypatch):
+    """Real film reviews, a fresh classifier: 60 batches of training texts, the energy of validation texts."""
+    monkeypatch.undo()
+    try:
+        texts = coulomb_text._read_texts(dataclasses.replace(SCALES["small"], train_texts=4000, test_texts=200))
+    except kf.DataError as error:
+        pytest.skip(str(error))
+    scale = dataclasses.replace(SCALES["small"], num_features=16, batch_size=128)
+    model = coulomb_text._model(next(row for row in ROWS if row.name == "kernel softmaxfeat"), 0, scale, texts).eval()
+    batches = coulomb_text._batches(texts, scale, 2, 0)[:60]
+    tokens, labels = texts.validation
+    unseen = dict(LabelledBatches(tokens, labels, texts.tokenizer, 600, steps=1, seed=0)[0])
+    targets = center(class_targets(unseen.pop("labels"), 2))
+
+    def energy():
+        with torch.no_grad():
+            return float(alignment_energies(model, particles_of(model), unseen, targets, scale.objective).mean())
+
+    before = energy()
+    align(model, batches, scale.dynamics, AlignSchedule(steps=60), objective=scale.objective)
+    assert energy() < 1.05 * before < 0

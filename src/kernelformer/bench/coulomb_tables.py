@@ -69,7 +69,7 @@ def summarise(study: dict[str, Any], rows: Sequence[Row] = ROWS) -> StudySummary
     runs = {row.name: [run for run in study["runs"] if run["row"] == row.name] for row in rows}
     labels = np.asarray(study["labels"])
     correct = {name: [_correct(run, labels) for run in found] for name, found in runs.items()}
-    kernels = [row.kernel for row in rows if row.aligned]
+    pairs = [row.name.removeprefix("kernel ") for row in rows if row.aligned]
     summary: StudySummary = {
         "settings": study["settings"],
         "seeds": study["seeds"],
@@ -84,7 +84,7 @@ def summarise(study: dict[str, Any], rows: Sequence[Row] = ROWS) -> StudySummary
                 "softmax": compare_classifiers(correct["softmax"], correct[f"kernel {kernel}"]),
                 "paper": _paper_gain(kernel, rows),
             }
-            for kernel in kernels
+            for kernel in pairs
         ],
         "best": "",
     }
@@ -116,7 +116,7 @@ def pairs_markdown(summary: StudySummary) -> str:
         chances = ", ".join(f"{p:.2f}" for p in pair["vanilla"]["p"])
         paper = "" if pair["paper"] is None else f"{100 * pair['paper']:+.1f}"
         found = pair["vanilla"]
-        lines.append([f"`{pair['kernel']}`", _points(found), chances, _verdict(found), paper, _points(pair["softmax"])])
+        lines.append([pair["kernel"], _points(found), chances, _verdict(found), paper, _points(pair["softmax"])])
     return _table(lines)
 
 
