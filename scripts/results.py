@@ -1,6 +1,7 @@
 """Copies the results of finished runs to docs/results, from which tables and plots of README and docs are printed.
 
-python scripts/results.py --demo runs/demo --demo-all runs/demo-all --reproduce runs/reproduce --bench runs/bench
+python scripts/results.py --demo runs/demo --demo-all runs/demo-all --compare runs/compare \
+    --reproduce runs/reproduce --bench runs/bench
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def copy_claims(run: Path) -> None:
 def main() -> None:
     """Copy what is named."""
     parser = argparse.ArgumentParser(description="Copy the results of finished runs to docs/results.")
-    for name in ("demo", "demo-all", "reproduce", "bench"):
+    for name in ("demo", "demo-all", "compare", "reproduce", "bench"):
         parser.add_argument(f"--{name}", type=Path, help="the folder of the run")
     given = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
@@ -44,6 +45,9 @@ def main() -> None:
         copy_demo(given.demo)
     if given.demo_all is not None:
         shutil.copyfile(given.demo_all / "compare.json", RESULTS / "demo-all.json")
+    if given.compare is not None:
+        for suffix in ("json", "svg"):
+            shutil.copyfile(given.compare / f"compare.{suffix}", RESULTS / f"compare.{suffix}")
     if given.reproduce is not None:
         copy_claims(given.reproduce)
     if given.bench is not None:

@@ -88,6 +88,14 @@ def demo_table() -> str:
     return ranking_markdown(results["kernels"]) + "\n"
 
 
+def compare_table() -> str:
+    """The ranking of all kernels by `kernelformer compare`, from its copy in docs/results."""
+    from kernelformer.cli.comparing import ranking_markdown
+
+    results = json.loads((ROOT / "docs/results/compare.json").read_text(encoding="utf-8"))
+    return ranking_markdown(results["kernels"]) + "\n"
+
+
 def anisotropy_table() -> str:
     """The study of `kernelformer reproduce anisotropy` at 256 features, from its copy in docs/results."""
     from kernelformer.bench.anisotropy import anisotropy_markdown
@@ -152,6 +160,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "bench-memory": lambda: bench_table(2),
     "bench-setting": bench_setting,
     "bench-time": lambda: bench_table(0),
+    "compare": compare_table,
     "demo": demo_table,
     "coulomb-synthetic-accuracy": synthetic_table(lambda study: noise_markdown(study, "accuracy")),
     "coulomb-synthetic-budget": synthetic_table(budget_markdown),

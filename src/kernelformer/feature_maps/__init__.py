@@ -29,7 +29,6 @@ from kernelformer.feature_maps.softmax import Softmax
 from kernelformer.feature_maps.softmax_sampling import SoftmaxSampling
 from kernelformer.feature_maps.softmaxfeat import Softmaxfeat
 from kernelformer.feature_maps.softplus import Softplus
-from kernelformer.feature_maps.spectral import Spectral
 from kernelformer.feature_maps.taylor import Taylor
 from kernelformer.features import FeatureMap
 
@@ -61,7 +60,6 @@ __all__ = [
     "SoftmaxSampling",
     "Softmaxfeat",
     "Softplus",
-    "Spectral",
     "Taylor",
     "find_feature_map",
 ]
@@ -92,7 +90,6 @@ FEATURE_MAPS: dict[str, type[FeatureMap]] = {
     "softmax_sampling": SoftmaxSampling,
     "softmaxfeat": Softmaxfeat,
     "softplus": Softplus,
-    "spectral": Spectral,
     "taylor": Taylor,
 }
 
