@@ -14,7 +14,7 @@ from kernelformer.attention import KernelAttention, LayerCall
 from kernelformer.errors import KernelformerError
 from kernelformer.features import Moments
 
-__all__ = ["MomentSums", "OutputError", "WeightCrossEntropy", "squared_errors"]
+__all__ = ["FarMass", "MomentSums", "OutputError", "WeightCrossEntropy", "squared_errors"]
 
 
 class OutputError:
@@ -89,6 +89,28 @@ class WeightCrossEntropy:
         return entropy.sum() if real is None else (entropy * real[:, None]).sum()
 
 
+class FarMass:
+    """By what factor the kernel's weights of far keys fall short of softmax's, for attention with a window.
+
+    Per head the mean over rows of log Σ_far exp(q·k) - log Σ_far k(q, k); returns zero to each layer. N × N weights.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[KernelAttention, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, call: LayerCall) -> Tensor:
+        kernel = call.kernel
+        if kernel.log_mix is not None:
+            short, count = (x.unflatten(0, (kernel.feature_map.num_heads, -1)).sum(1) for x in _shortfall(call))
+            before = self._sums.get(kernel, (torch.zeros_like(short), torch.zeros_like(count)))
+            self._sums[kernel] = (before[0] + short, before[1] + count)
+        return call.q.new_zeros(())
+
+    def means(self) -> dict[KernelAttention, Tensor]:
+        """[H] of every layer with a window; 0 where no row had a far key."""
+        return {kernel: short / count.clamp_min(1) for kernel, (short, count) in self._sums.items()}
+
+
 class MomentSums:
     """Sums up the moments of scaled queries and keys of every layer; returns zero to each."""
 
@@ -114,6 +136,31 @@ class MomentSums:
             means = (q_sum / q_count, k_sum / k_count, q_square / q_count, k_square / k_count)
             found[kernel] = Moments(*(x.float() for x in means))
         return found
+
+
+def _shortfall(call: LayerCall) -> tuple[Tensor, Tensor]:
+    """Σ over rows of the difference of logs, and the number of rows that see a far key; [Hq] each."""
+    kernel, q, k = call.kernel, call.q.float(), call.k.float()
+    groups, places = q.shape[1] // k.shape[1], torch.arange(q.shape[2], device=q.device)
+    if kernel.feature_map.num_heads == q.shape[1]:
+        k, groups = k.repeat_interleave(groups, dim=1), 1
+    phi_q = kernel.feature_map.map_q(q, call.scale, places)
+    phi_k = kernel.feature_map.map_k(k, call.scale, call.key_mask, places)
+    product = phi_q.values @ phi_k.values.repeat_interleave(groups, dim=1).mT
+    logs = product.clamp_min(torch.finfo(product.dtype).tiny).log()
+    if phi_q.log_scale is not None:
+        logs = logs + phi_q.log_scale[..., None]
+    if phi_k.log_scale is not None:
+        logs = logs + phi_k.log_scale.repeat_interleave(groups, dim=1)[:, :, None]
+    root = (q.shape[-1] ** -0.5 if call.scale is None else call.scale) ** 0.5
+    keys = (k * root - kernel.feature_map.key_shift.float()[:, None]).repeat_interleave(groups, dim=1)
+    scores = (q * root) @ keys.mT
+    far = places[:, None] - places >= kernel.window
+    if call.key_mask is not None:
+        far = far & call.key_mask[:, None, None, :] & call.key_mask[:, None, :, None]
+    short = scores.masked_fill(~far, -torch.inf).logsumexp(-1) - logs.masked_fill(~far, -torch.inf).logsumexp(-1)
+    seen = far.any(-1).expand_as(short)
+    return short.masked_fill(~seen, 0.0).sum((0, 2)), seen.sum((0, 2))
 
 
 def squared_errors(call: LayerCall) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from kernelformer.attention import KernelAttention
 from kernelformer.errors import DataError
 from kernelformer.features import Moments
-from kernelformer.learn.objectives import MomentSums
+from kernelformer.learn.objectives import FarMass, MomentSums
 
 __all__ = ["gather_moments", "start_from_data"]
 
@@ -35,7 +35,21 @@ def gather_moments(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) ->
     return moments
 
 
+@torch.no_grad()
 def start_from_data(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> None:
-    """Give every kernel of ``model`` the start values that its map takes from the data."""
-    for kernel, moments in gather_moments(model, batches).items():
+    """Give every kernel of ``model`` the start values that its map takes from the data.
+
+    Attention with a window also takes its ``log_mix``: the factor that gives far keys the weight that softmax does.
+    """
+    batches = list(batches)
+    found = gather_moments(model, batches)
+    for kernel, moments in found.items():
         kernel.feature_map.start_from(moments)
+    if all(kernel.log_mix is None for kernel in found):
+        return
+    far = FarMass()
+    for batch in batches:
+        model(**batch, layer_objective=far, output_attentions=True)
+    for kernel, mean in far.means().items():
+        assert kernel.log_mix is not None
+        kernel.log_mix.copy_(mean)
