@@ -30,7 +30,9 @@ def test_round_trip_is_bit_identical(build, family, kernel, inputs, tmp_path):
     with torch.no_grad():
         assert torch.equal(loaded(**inputs).last_hidden_state, expected)
     loaded.save_pretrained(tmp_path / "again")
-    assert torch.equal(kf.load(tmp_path / "again")(**inputs).last_hidden_state, expected)
+    # With gradients, causal attention adds in another order.
+    with torch.no_grad():
+        assert torch.equal(kf.load(tmp_path / "again")(**inputs).last_hidden_state, expected)
 
 
 def test_loads_below_a_classification_head(build, inputs, tmp_path):
