@@ -3,8 +3,8 @@
 Work is counted in multiplications with addition, at the rate of matrix products. What is no product is put into the
 same unit: calls cost the same at any size, and more of it the more threads wait. The constants were fitted to medians
 on 2 threads of one CPU (float32; D 32, 64 and 128; 1 to 16 heads; 32 to 256 features; Hedgehog and FAVOR+). Lengths
-come out within 35 % of the measured ones that it was fitted to; maps whose features cost more (Flexformer_n) cross at up to twice the
-length.
+come out within 35 % of the measured ones, which are those it was fitted to; maps whose features cost more
+(Flexformer_n) cross at up to twice the length.
 """
 
 from __future__ import annotations
