@@ -102,7 +102,7 @@ def test_the_paper_scale_is_the_papers():
     assert (scale.width, scale.feed_forward, scale.num_features, scale.max_length) == (128, 256, 256, 128)
     assert (scale.epochs, scale.align_epochs, scale.learning_rate, scale.batch_size) == (10, 10, 2e-4, 64)
     assert scale.vocabulary is None and scale.dynamics.domain == kf.learn.Ball(1.5)
-    assert len(ROWS) == 21
+    assert len(ROWS) == 17
     assert build_classifier(30_522, 2).config.num_attention_heads == 2
 
 

@@ -44,7 +44,7 @@ def measure_times(
 ) -> list[TimeRow]:
     """Both members of each pair in turns, without gradients, float32, batch 1."""
     rows: list[TimeRow] = []
-    for kernel in [row.kernel for row in ROWS if row.aligned and row.shared_qk]:
+    for kernel in [row.kernel for row in ROWS if row.aligned]:
         vanilla = KernelAttention(_feature_map(kernel), below_crossover="ignore").eval()
         learned = copy.deepcopy(vanilla)
         _move(learned)
