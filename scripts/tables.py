@@ -96,6 +96,13 @@ def compare_table() -> str:
     return ranking_markdown(results["kernels"]) + "\n"
 
 
+def generation_table() -> str:
+    """Time and memory a token, from the copy in docs/results."""
+    from kernelformer.bench.decoding import decoding_markdown
+
+    return decoding_markdown(json.loads((ROOT / "docs/results/generation.json").read_text(encoding="utf-8"))) + "\n"
+
+
 def anisotropy_table() -> str:
     """The study of `kernelformer reproduce anisotropy` at 256 features, from its copy in docs/results."""
     from kernelformer.bench.anisotropy import anisotropy_markdown
@@ -170,6 +177,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "coulomb-text-metrics": coulomb_text_table("metrics"),
     "coulomb-text-pairs": coulomb_text_table("pairs"),
     "coulomb-time": coulomb_time_table,
+    "generation": generation_table,
     "kernels": kernels_table,
     "starters": lambda: kernels_table(STARTERS),
 }

