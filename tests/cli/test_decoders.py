@@ -116,6 +116,26 @@ def test_convert_judges_by_the_texts_that_were_named(kernelformer, decoder, spee
     assert record["data"]["held_out_texts"] == 5
 
 
+def test_convert_records_the_layers_that_were_converted(kernelformer, decoder, speeches, tmp_path):
+    """Those with a sliding window stay softmax without being asked to."""
+    torch.manual_seed(0)
+    config = transformers.Gemma3TextConfig(
+        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=8, intermediate_size=37, query_pre_attn_scalar=8, pad_token_id=0, bos_token_id=1, eos_token_id=None,
+        max_position_embeddings=512, sliding_window=6, layer_types=["sliding_attention", "full_attention"],
+    )  # fmt: skip
+    transformers.Gemma3ForCausalLM(config).save_pretrained(tmp_path / "gemma")
+    transformers.AutoTokenizer.from_pretrained(decoder).save_pretrained(tmp_path / "gemma")
+    code = kernelformer(
+        "convert", tmp_path / "gemma", "--data", speeches, "-o", tmp_path / "out", "--kernel", "elu",
+        "--max-length", 32, "--finetune", "none", "--distill-steps", 1,
+    )  # fmt: skip
+    assert code == 0
+    record = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [row["layer"] for row in record["per_layer"]] == [1]
+    assert (record["layers"], record["converted"]) == (2, 1)
+
+
 def test_compare_says_that_it_ranks_encoders(kernelformer, decoder, speeches, tmp_path, capsys):
     assert kernelformer("compare", decoder, speeches, "-o", tmp_path / "out", "--kernels", "elu") == 2
     assert "is a decoder" in capsys.readouterr().err

@@ -32,15 +32,13 @@ def evaluate(
 
     from kernelformer.cli.convert import resumable
     from kernelformer.hf.read import read_decoder, read_tokenizer
-    from kernelformer.tasks.batches import TokenisedTexts
     from kernelformer.tasks.language import likelihood, recall, token_blocks
     from kernelformer.tasks.text import load_texts
 
     with resumable():
         corpus = load_texts([*(data or []), *(more_data or [])], text_column=text_column)
         tokenizer = read_tokenizer(model)
-        blocks = token_blocks(tokenizer, corpus.texts, max_length)
-        blocks = TokenisedTexts(blocks.examples[:most_blocks], max_length)
+        blocks = token_blocks(tokenizer, corpus.texts, max_length).first(most_blocks)
         decoder = read_decoder(model, own_kernel=own_kernel)
         found = likelihood(decoder, blocks, batch_size=batch_size, seed=seed)
         remembered = recall(decoder, blocks, seed=seed)

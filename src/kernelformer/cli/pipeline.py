@@ -307,7 +307,7 @@ def _evaluate(
     layers = kernels(student)
     for kernel in layers.values():
         kernel.reset_floored()
-    prepared.yardstick.stage(student)
+    prepared.yardstick.look_at_student(student)
     shares = [kernel.floored_share for kernel in layers.values()]
     return *prepared.yardstick.evaluate(student, figures), shares
 
@@ -337,7 +337,7 @@ def _record(
 ) -> Record:
     settings, student = prepared.settings, stages.student
     found = list(kernels(student).values())
-    layers = [i for i in range(prepared.layers) if settings.layers is None or i in settings.layers]
+    layers = [i for i, layer in enumerate(student.config.kernelized["layers"]) if layer["converted"]]
     per_layer: list[LayerError] = [
         {
             "layer": layer,

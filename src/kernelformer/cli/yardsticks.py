@@ -38,10 +38,13 @@ class Yardstick(Protocol):
     def stage(self, student: PreTrainedModel) -> float:
         """One figure for a student after a stage."""
 
+    def look_at_student(self, student: PreTrainedModel) -> None:
+        """What the final student makes of the held-out texts, and of nothing else."""
+
     def evaluate(
         self, student: PreTrainedModel, by_stage: dict[str, float]
     ) -> tuple[Evaluation | None, LanguageEvaluation | None]:
-        """All figures for the final student."""
+        """All figures for the final student, which was looked at before."""
 
 
 @dataclass
@@ -62,19 +65,21 @@ class EmbeddingYardstick:
     def stage(self, student: PreTrainedModel) -> float:
         return compare_embeddings(self.wanted, self._embed(student, self.test))["cosine"]
 
+    def look_at_student(self, student: PreTrainedModel) -> None:
+        self.found = self._embed(student, self.test)
+
     def evaluate(self, student: PreTrainedModel, by_stage: dict[str, float]) -> tuple[Evaluation, None]:
-        found = self._embed(student, self.test)
         difference, probed = None, None
         if self.train.labels is not None and self.test.labels is not None:
             known = self.train.sample(_PROBE_TEXTS, seed=self.seed)
             probed = len(known)
             probes = [
                 probe(self._embed(model, known), known.labels or (), test, self.test.labels)
-                for model, test in ((self.teacher, self.wanted), (student, found))
+                for model, test in ((self.teacher, self.wanted), (student, self.found))
             ]
             difference = compare_probes(*probes, seed=self.seed)
         return {
-            "agreement": compare_embeddings(self.wanted, found, seed=self.seed),
+            "agreement": compare_embeddings(self.wanted, self.found, seed=self.seed),
             "cosine_by_stage": by_stage,
             "probe": difference,
             "probe_train_texts": probed,
@@ -94,22 +99,26 @@ class LikelihoodYardstick:
     figure: str = "perplexity on held-out text"
 
     def look_at_teacher(self) -> None:
-        self.wanted: tuple[Likelihood, Recall] = self._both(self.teacher)
+        self.wanted, self.recalled = self._likelihood(self.teacher), self._recall(self.teacher)
 
     def stage(self, student: PreTrainedModel) -> float:
         return likelihood(student, self.blocks.first(_STAGE_BLOCKS))["perplexity"]
 
+    def look_at_student(self, student: PreTrainedModel) -> None:
+        self.found = self._likelihood(student)
+
     def evaluate(self, student: PreTrainedModel, by_stage: dict[str, float]) -> tuple[None, LanguageEvaluation]:
-        found, recalled = self._both(student)
         return None, {
-            "teacher": self.wanted[0],
-            "student": found,
+            "teacher": self.wanted,
+            "student": self.found,
             "perplexity_by_stage": by_stage,
-            "teacher_recall": self.wanted[1],
-            "student_recall": recalled,
+            "teacher_recall": self.recalled,
+            "student_recall": self._recall(student),
         }
 
-    def _both(self, model: PreTrainedModel) -> tuple[Likelihood, Recall]:
-        blocks = self.blocks.first(_BLOCKS)
+    def _likelihood(self, model: PreTrainedModel) -> Likelihood:
+        return likelihood(model, self.blocks.first(_BLOCKS), seed=self.seed)
+
+    def _recall(self, model: PreTrainedModel) -> Recall:
         distances = [d for d in (32, 64, 128, 256, 512, 1024) if d <= 2 * self.blocks.max_length]
-        return likelihood(model, blocks, seed=self.seed), recall(model, blocks, distances, seed=self.seed)
+        return recall(model, self.blocks.first(_BLOCKS), distances, seed=self.seed)
