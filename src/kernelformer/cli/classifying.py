@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.coulomb_text import build_classifier
 from kernelformer.bench.record import environment, short_name
-from kernelformer.cli.settings import ClassifierSettings, WorkFolder
+from kernelformer.cli.settings import ClassifierSettings, WorkFolder, held_out_texts, read_texts
 from kernelformer.errors import KernelformerError
 from kernelformer.hf import convert, kernels
 from kernelformer.hf.read import name_classes, read_classifier, read_tokenizer
@@ -29,7 +29,7 @@ from kernelformer.tasks.batches import TokenisedTexts, tokenise
 from kernelformer.tasks.files import write_json
 from kernelformer.tasks.labelled import LabelledBatches, class_names, class_numbers, predict_probabilities
 from kernelformer.tasks.metrics import classifier_metrics
-from kernelformer.tasks.text import Corpus, load_texts, split
+from kernelformer.tasks.text import Corpus, split
 
 __all__ = ["CONFIGS", "LEVELS", "PreparedClassifier", "describe", "prepare", "run"]
 
@@ -66,15 +66,8 @@ def prepare(settings: ClassifierSettings) -> PreparedClassifier:
         KernelformerError: whatever cannot be met, in one line.
     """
     _check(settings)
-    corpus = load_texts(
-        settings.data,
-        text_column=settings.text_column,
-        label_column=settings.label_column,
-        group_column=settings.group_column,
-        keep_labels=settings.keep_labels,
-        min_rows=20,
-    )
-    held_out = max(2, min(1000, len(corpus) // 10)) if settings.held_out is None else settings.held_out
+    corpus = read_texts(settings, settings.data, min_rows=20)
+    held_out = held_out_texts(settings, corpus)
     rest, test = split(corpus, held_out=held_out, seed=settings.seed)
     train, validation = split(rest, held_out=held_out, seed=settings.seed)
     classes = class_names(train.labels or ())

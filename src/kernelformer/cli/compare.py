@@ -8,31 +8,30 @@ from typing import Annotated, Any
 import typer
 
 from kernelformer.cli.convert import parse_numbers, resumable
+from kernelformer.cli.options import BatchSize, GroupColumn, MaxLength, MoreData, TextColumn
 
 __all__ = ["compare", "rank"]
 
 
 def compare(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder or hub name of a Hugging Face encoder.")],
-    more_data: Annotated[
-        list[str] | None, typer.Argument(help="Further data, after --data.", metavar="[DATA]...")
-    ] = None,
+    more_data: MoreData = None,
     data: Annotated[list[str] | None, typer.Option(help="Text, as for convert. Repeatable.")] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")] = "compared",
     kernels: Annotated[str | None, typer.Option(help="Kernels with commas; all if left out.")] = None,
     num_features: Annotated[int, typer.Option(help="Features M of every kernel whose width is free.")] = 64,
     seeds: Annotated[str, typer.Option(help="Seeds with commas; figures are means over them.")] = "0",
-    text_column: Annotated[str, typer.Option(help="Column that holds the text.")] = "text",
-    group_column: Annotated[str | None, typer.Option(help="Column whose groups are held out whole.")] = None,
+    text_column: TextColumn = "text",
+    group_column: GroupColumn = None,
     label_column: Annotated[str | None, typer.Option(help="Column with labels, for a linear probe.")] = None,
     held_out: Annotated[
         int | None, typer.Option(help="Texts to hold out; a tenth, at most 1,000, if left out.")
     ] = None,
-    max_length: Annotated[int, typer.Option(help="Tokens a text is cut to.")] = 128,
+    max_length: MaxLength = 128,
     finetune: Annotated[str, typer.Option(help="What to train after the kernels: none, kernels, qkv or all.")] = "none",
     distill_steps: Annotated[int, typer.Option(help="Steps of layer-wise distillation.")] = 150,
     finetune_steps: Annotated[int, typer.Option(help="Steps of training the student.")] = 1000,
-    batch_size: Annotated[int, typer.Option(help="Texts a step.")] = 32,
+    batch_size: BatchSize = 32,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Distil every kernel at equal width on one model, and rank them by what they keep of its attention.

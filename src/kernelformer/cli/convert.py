@@ -11,6 +11,19 @@ from typing import Annotated, Any
 
 import typer
 
+from kernelformer.cli.options import (
+    BatchSize,
+    Data,
+    DryRun,
+    GroupColumn,
+    KeepLabel,
+    Layers,
+    MaxLength,
+    MoreData,
+    NumFeatures,
+    Option,
+    TextColumn,
+)
 from kernelformer.errors import KernelformerError
 
 __all__ = ["convert"]
@@ -20,42 +33,33 @@ def convert(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="Folder or hub name of a Hugging Face encoder or decoder.")
     ],
-    more_data: Annotated[
-        list[str] | None, typer.Argument(help="Further data, after --data.", metavar="[DATA]...")
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="Text: .txt, .jsonl, .csv or .tsv, also .gz and .bz2, or a data set's name. Repeatable."),
-    ] = None,
+    more_data: MoreData = None,
+    data: Data = None,
     output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")] = "converted",
     kernel: Annotated[
         str, typer.Option(help='A kernel ("kernelformer list" names them), or module:Class.')
     ] = "hedgehog",
-    num_features: Annotated[
-        int | None, typer.Option(help="Features M of the kernel; its own default if left out.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="name=value for the kernel's constructor. Repeatable.")
-    ] = None,
-    layers: Annotated[str | None, typer.Option(help="Layers to convert, as 0,2,5; all if left out.")] = None,
+    num_features: NumFeatures = None,
+    option: Option = None,
+    layers: Layers = None,
     window: Annotated[
         int, typer.Option(help="Decoders: exact softmax over the last so many tokens, the kernel before.")
     ] = 0,
     test_data: Annotated[
         list[str] | None, typer.Option(help="Text to judge by, in the place of held-out texts. Repeatable.")
     ] = None,
-    text_column: Annotated[str, typer.Option(help="Column that holds the text.")] = "text",
+    text_column: TextColumn = "text",
     label_column: Annotated[str | None, typer.Option(help="Column with labels, for a linear probe.")] = None,
-    keep_label: Annotated[list[str] | None, typer.Option(help="Use only rows with this label. Repeatable.")] = None,
-    group_column: Annotated[str | None, typer.Option(help="Column whose groups are held out whole.")] = None,
+    keep_label: KeepLabel = None,
+    group_column: GroupColumn = None,
     held_out: Annotated[
         int | None, typer.Option(help="Texts to hold out; a tenth, at most 1,000, if left out.")
     ] = None,
-    max_length: Annotated[int, typer.Option(help="Tokens a text is cut to.")] = 128,
+    max_length: MaxLength = 128,
     finetune: Annotated[str, typer.Option(help="What to train after the kernels: none, kernels, qkv or all.")] = "all",
     distill_steps: Annotated[int, typer.Option(help="Steps of layer-wise distillation.")] = 150,
     finetune_steps: Annotated[int, typer.Option(help="Steps of training the student.")] = 1000,
-    batch_size: Annotated[int, typer.Option(help="Texts a step.")] = 32,
+    batch_size: BatchSize = 32,
     learning_rate: Annotated[float, typer.Option(help="Peak rate of the model's weights.")] = 3e-4,
     kernel_learning_rate: Annotated[
         float | None, typer.Option(help="Peak rate of kernels; the kernel's own if left out.")
@@ -64,7 +68,7 @@ def convert(
     seed: Annotated[int, typer.Option(help="Of the split, the kernels' draws and the order of texts.")] = 0,
     measure: Annotated[bool, typer.Option(help="Measure time and memory of teacher and student.")] = True,
     overwrite: Annotated[bool, typer.Option(help="Replace a finished conversion in the output folder.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Check everything, say what would be done, and stop.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Swap a model's softmax attention for a learned kernel, distil it on your text, and report what is kept.
 

@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
+from kernelformer.cli.options import MoreData, TextColumn
+
 __all__ = ["evaluate"]
 
 
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder or hub name of a decoder, converted or not.")],
-    more_data: Annotated[
-        list[str] | None, typer.Argument(help="Further data, after --data.", metavar="[DATA]...")
-    ] = None,
+    more_data: MoreData = None,
     data: Annotated[list[str] | None, typer.Option(help="Text, as for convert. Repeatable.")] = None,
-    text_column: Annotated[str, typer.Option(help="Column that holds the text.")] = "text",
+    text_column: TextColumn = "text",
     max_length: Annotated[int, typer.Option(help="Tokens a block; a text is cut into blocks.")] = 512,
     most_blocks: Annotated[int, typer.Option(help="Blocks to look at, from the start of the data.")] = 256,
     batch_size: Annotated[int, typer.Option(help="Blocks at once.")] = 8,

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from kernelformer.bench.cost import Cost, measure_cost
 from kernelformer.bench.record import Evaluation, LanguageEvaluation, LayerError, Record, environment, short_name
 from kernelformer.bench.report import write_report
-from kernelformer.cli.settings import ConvertSettings, WorkFolder
+from kernelformer.cli.settings import ConvertSettings, WorkFolder, held_out_texts, read_texts
 from kernelformer.cli.yardsticks import EmbeddingYardstick, LikelihoodYardstick, Yardstick
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map
@@ -25,7 +25,7 @@ from kernelformer.learn.finetuning import hidden_state_loss, logit_loss
 from kernelformer.learn.trainer import PRECISIONS
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts, batches, tokenise
 from kernelformer.tasks.language import token_blocks
-from kernelformer.tasks.text import Corpus, load_texts, split
+from kernelformer.tasks.text import Corpus, split
 
 __all__ = ["Prepared", "describe", "prepare", "run"]
 
@@ -76,16 +76,8 @@ def prepare(settings: ConvertSettings) -> Prepared:
         if getattr(settings, name) < 1:
             raise KernelformerError(f"{name} must be at least 1, got {getattr(settings, name)}")
     find_feature_map(settings.kernel)
-    corpus = load_texts(
-        settings.data,
-        text_column=settings.text_column,
-        label_column=settings.label_column,
-        group_column=settings.group_column,
-        keep_labels=settings.keep_labels,
-        min_rows=20,
-    )
-    held_out = max(2, min(1000, len(corpus) // 10)) if settings.held_out is None else settings.held_out
-    train, test = _split(settings, corpus, held_out)
+    corpus = read_texts(settings, settings.data, min_rows=20)
+    train, test = _split(settings, corpus)
     teacher = read_teacher(settings.model)
     tokenizer = read_tokenizer(settings.model)
     sites = find_sites(teacher)
@@ -124,17 +116,11 @@ def prepare(settings: ConvertSettings) -> Prepared:
     )
 
 
-def _split(settings: ConvertSettings, corpus: Corpus, held_out: int) -> tuple[Corpus, Corpus]:
+def _split(settings: ConvertSettings, corpus: Corpus) -> tuple[Corpus, Corpus]:
     """Texts to train on and texts to judge by: those that were named, or some held out."""
     if not settings.test_data:
-        return split(corpus, held_out=held_out, seed=settings.seed)
-    test = load_texts(
-        settings.test_data,
-        text_column=settings.text_column,
-        label_column=settings.label_column,
-        group_column=settings.group_column,
-        keep_labels=settings.keep_labels,
-    )
+        return split(corpus, held_out=held_out_texts(settings, corpus), seed=settings.seed)
+    test = read_texts(settings, settings.test_data)
     known = set(test.texts)
     return corpus.take([row for row, text in enumerate(corpus.texts) if text not in known]), test
 

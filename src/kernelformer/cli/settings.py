@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,9 @@ from transformers import PreTrainedModel
 from kernelformer.errors import KernelformerError
 from kernelformer.hf import load
 from kernelformer.tasks.files import write_json
+from kernelformer.tasks.text import Corpus, load_texts
 
-__all__ = ["ClassifierSettings", "ConvertSettings", "WorkFolder"]
+__all__ = ["ClassifierSettings", "ConvertSettings", "WorkFolder", "held_out_texts", "read_texts"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,23 @@ class ClassifierSettings:
     train_kernels: bool = False
     kernel_learning_rate: float = 1e-2
     precision: str = "auto"
+
+
+def read_texts(settings: ConvertSettings | ClassifierSettings, sources: Sequence[str], *, min_rows: int = 1) -> Corpus:
+    """The texts of ``sources``, with the columns and labels that the settings name."""
+    return load_texts(
+        sources,
+        text_column=settings.text_column,
+        label_column=settings.label_column,
+        group_column=settings.group_column,
+        keep_labels=settings.keep_labels,
+        min_rows=min_rows,
+    )
+
+
+def held_out_texts(settings: ConvertSettings | ClassifierSettings, corpus: Corpus) -> int:
+    """How many texts to hold out: as the settings say, else a tenth, at most 1,000."""
+    return max(2, min(1000, len(corpus) // 10)) if settings.held_out is None else settings.held_out
 
 
 class WorkFolder:
