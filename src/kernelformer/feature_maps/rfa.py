@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
+from torch import Tensor
 
-import torch
-from torch import Tensor, nn
+from kernelformer.feature_maps.sphere import SphereFeatureMap
+from kernelformer.features import Features
 
-from kernelformer.feature_maps.checks import check_even, check_floor, check_positive
-from kernelformer.features import Features, ProjectedFeatureMap, orthogonal_gaussian
-
-__all__ = ["Rfa", "sphere_features"]
+__all__ = ["Rfa"]
 
 
-class Rfa(ProjectedFeatureMap):
+class Rfa(SphereFeatureMap):
     """phi(x) = [sin(w_i·u), cos(w_i·u)] / sqrt(n), u = x / ‖x‖, w_i = sigma ⊙ omega_i / temperature, i = 1 … n = M/2.
 
     omega_i ~ N(0, I) frozen, sigma learned per head and coordinate, 1 at the start: there an unbiased estimate of
@@ -43,51 +40,7 @@ class Rfa(ProjectedFeatureMap):
         True
     """
 
-    is_positive = False
-
-    def __init__(
-        self,
-        head_dim: int,
-        num_heads: int,
-        num_features: int = 64,
-        *,
-        temperature: float = 1.0,
-        floor: float = 0.05,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        check_even("rfa", num_features)
-        check_positive("temperature", temperature)
-        check_floor(floor)
-        super().__init__(head_dim, num_heads, num_features, num_projections=num_features // 2, trainable=False)
-        self.sigma = nn.Parameter(torch.empty(num_heads, 1, head_dim))
-        self.temperature = temperature
-        self.floor = floor
-        self.reset_parameters(generator)
-
-    @torch.no_grad()
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        self.redraw(generator)
-        self.sigma.fill_(1.0)
-
-    @torch.no_grad()
-    def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw omega again; sigma stays."""
-        self.omega.copy_(orthogonal_gaussian(self.num_heads, self.head_dim, self.num_features // 2, generator))
+    name = "rfa"
 
     def phi(self, x: Tensor) -> Features:
-        return Features(sphere_features(x, self.omega, self.sigma, self.temperature))
-
-
-def sphere_features(x: Tensor, omega: Tensor, sigma: Tensor, temperature: float) -> Tensor:
-    """[sin, cos] of the projections of x / ‖x‖, of norm 1: [B, H, N, D] -> [B, H, N, M]."""
-    angles = (_unit(x) * sigma.to(x.dtype)) @ omega.to(x.dtype) / temperature
-    values = torch.stack([angles.sin(), angles.cos()], dim=-2).flatten(-2)
-    return values / math.sqrt(angles.shape[-1])
-
-
-def _unit(x: Tensor) -> Tensor:
-    """x / ‖x‖, zeros where x is zero, with finite gradients there."""
-    top = x.detach().abs().amax(-1, keepdim=True)
-    x = x / torch.where(top > 0, top, 1.0)
-    squared = x.square().sum(-1, keepdim=True)
-    return x * torch.where(squared > 0, squared, 1.0).rsqrt()
+        return Features(self.values(x))

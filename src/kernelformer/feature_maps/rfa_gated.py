@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from kernelformer.feature_maps.checks import check_even, check_floor, check_positive
-from kernelformer.feature_maps.rfa import sphere_features
-from kernelformer.features import Features, ProjectedFeatureMap, orthogonal_gaussian
+from kernelformer.feature_maps.sphere import SphereFeatureMap
+from kernelformer.features import Features
 
 __all__ = ["RfaGated"]
 
@@ -16,7 +15,7 @@ __all__ = ["RfaGated"]
 _START = 5.0
 
 
-class RfaGated(ProjectedFeatureMap):
+class RfaGated(SphereFeatureMap):
     """The features of ``rfa``, under sums that forget: S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_tᵀ.
 
     g_t = sigmoid(w·k_t + b), learned per head, w = 0 and b = 5 at the start. The paper computes the gate from the
@@ -46,48 +45,22 @@ class RfaGated(ProjectedFeatureMap):
         tensor([[[0.9933, 0.9933]]], grad_fn=<ExpBackward0>)
     """
 
-    is_positive = False
+    name = "rfa_gated"
     is_gated = True
 
-    def __init__(
-        self,
-        head_dim: int,
-        num_heads: int,
-        num_features: int = 64,
-        *,
-        temperature: float = 1.0,
-        floor: float = 0.05,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        check_even("rfa_gated", num_features)
-        check_positive("temperature", temperature)
-        check_floor(floor)
-        super().__init__(head_dim, num_heads, num_features, num_projections=num_features // 2, trainable=False)
-        self.sigma = nn.Parameter(torch.empty(num_heads, 1, head_dim))
-        self.gate_weight = nn.Parameter(torch.empty(num_heads, head_dim, 1))
-        self.gate_bias = nn.Parameter(torch.empty(num_heads, 1))
-        self.temperature = temperature
-        self.floor = floor
-        self.reset_parameters(generator)
+    def add_parameters(self) -> None:
+        self.gate_weight = nn.Parameter(torch.empty(self.num_heads, self.head_dim, 1))
+        self.gate_bias = nn.Parameter(torch.empty(self.num_heads, 1))
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        self.redraw(generator)
-        self.sigma.fill_(1.0)
+        super().reset_parameters(generator)
         self.gate_weight.zero_()
         self.gate_bias.fill_(_START)
 
-    @torch.no_grad()
-    def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw omega again; what is learned stays."""
-        self.omega.copy_(orthogonal_gaussian(self.num_heads, self.head_dim, self.num_features // 2, generator))
-
     def phi(self, x: Tensor) -> Features:
         gate = (x @ self.gate_weight.to(x.dtype))[..., 0] + self.gate_bias.to(x.dtype)
-        return Features(self._values(x), logsigmoid(-gate), logsigmoid(gate))
+        return Features(self.values(x), logsigmoid(-gate), logsigmoid(gate))
 
     def phi_q(self, x: Tensor) -> Features:
-        return Features(self._values(x))
-
-    def _values(self, x: Tensor) -> Tensor:
-        return sphere_features(x, self.omega, self.sigma, self.temperature)
+        return Features(self.values(x))
