@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,8 @@ def read_decoder(
         raise KernelformerError(f"{name} is no decoder ({config.model_type}): this needs a model that generates text")
     if getattr(config, "kernelized", None):
         return load(name, own_kernel=own_kernel, dtype=dtype)
-    try:
+    with _told_in_one_line(f"the model {name!r} could not be read"):
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)
-    except (OSError, ImportError, ValueError) as error:
-        raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
     return model.eval()  # type: ignore[no-any-return]
 
 
@@ -102,10 +101,8 @@ def read_teacher(name: str) -> PreTrainedModel:
         raise KernelformerError(f"{name} has kernel attention already: convert the original model")
     if is_decoder(config):
         return read_decoder(name)
-    try:
+    with _told_in_one_line(f"the model {name!r} could not be read"):
         model = AutoModel.from_pretrained(name, dtype=torch.float32)
-    except (OSError, ImportError, ValueError) as error:
-        raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
     return model.eval()  # type: ignore[no-any-return]
 
 
@@ -138,13 +135,10 @@ def read_classifier(
         if getattr(config, "kernelized", None):
             model = load(name, kind, own_kernel=own_kernel, num_labels=len(classes), dtype=torch.float32)
         else:
-            try:
+            with _told_in_one_line(f"the model {name!r} could not be read"):
                 model = kind.from_pretrained(
                     name, dtype=torch.float32, attn_implementation="sdpa", num_labels=len(classes)
                 )
-            except (OSError, ImportError, ValueError) as error:
-                reason = str(error).splitlines()[0]
-                raise KernelformerError(f"the model {name!r} could not be read: {reason}") from error
     return name_classes(model.eval(), classes)
 
 
@@ -171,10 +165,17 @@ def read_tokenizer(name: str) -> PreTrainedTokenizerBase:
     Raises:
         KernelformerError: nothing there that transformers reads.
     """
-    try:
+    with _told_in_one_line(f"no tokenizer in {name!r}"):
         tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ImportError, ValueError) as error:
-        raise KernelformerError(f"no tokenizer in {name!r}: {str(error).splitlines()[0]}") from error
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+@contextmanager
+def _told_in_one_line(what: str) -> Iterator[None]:
+    """What transformers raises when there is nothing it can read, as an error of ours."""
+    try:
+        yield
+    except (OSError, ImportError, ValueError) as error:
+        raise KernelformerError(f"{what}: {str(error).splitlines()[0]}") from error
