@@ -1,0 +1,50 @@
+"""What a claim is, and what its study is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Claim", "Run"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is asked of a claim's study.
+
+    Attributes:
+        name: of the claim; its files are ``folder / f"{name}.json"`` and ``folder / f"{name}-PLOT.svg"``.
+        folder: exists.
+        seeds: repetitions, at least 2.
+        scale: one of the claim's.
+        say: prints a line of progress to stderr.
+    """
+
+    name: str
+    folder: Path
+    seeds: int
+    scale: str
+    say: Callable[[str], None]
+
+    def write_plots(self, plots: dict[str, str]) -> None:
+        """SVG texts, by the name each has after that of the claim."""
+        for plot, text in plots.items():
+            (self.folder / f"{self.name}-{plot}.svg").write_text(text, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, and the study that measures it.
+
+    Attributes:
+        summary: the paper, and what it says.
+        seeds: repetitions unless told otherwise.
+        measure: runs the study.
+        scales: names of its sizes, the default first.
+    """
+
+    summary: str
+    seeds: int
+    measure: Callable[[Run], None]
+    scales: tuple[str, ...] = ("full",)

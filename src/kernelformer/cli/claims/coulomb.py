@@ -1,0 +1,72 @@
+"""Claims of the Coulomb paper, arXiv 2607.23869."""
+
+from __future__ import annotations
+
+from kernelformer.cli.claims.claim import Claim, Run
+
+__all__ = ["CLAIMS"]
+
+
+def _coulomb_synthetic(run: Run) -> None:
+    from dataclasses import asdict
+
+    from kernelformer.bench.coulomb_report import synthetic_markdown, synthetic_plots
+    from kernelformer.bench.coulomb_synthetic import SCALES, measure_synthetic
+    from kernelformer.bench.rows import Rows
+    from kernelformer.tasks.files import write_json
+
+    size = SCALES[run.scale]
+    rows = Rows(run.folder / f"{run.name}.rows.jsonl", {"seeds": run.seeds, **asdict(size)})
+    study = measure_synthetic(run.seeds, run.scale, size, rows, run.say)
+    write_json(run.folder / f"{run.name}.json", study)
+    run.write_plots(synthetic_plots(study))
+    rows.finish()
+    print(synthetic_markdown(study))
+
+
+def _coulomb_text(run: Run) -> None:
+    import transformers
+
+    from kernelformer.bench.coulomb_tables import metrics_markdown, pairs_markdown, summarise
+    from kernelformer.bench.coulomb_text import SCALES, run_study, scale_settings
+    from kernelformer.bench.rows import Rows
+    from kernelformer.tasks.files import write_json
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
+    kept = Rows(run.folder / f"{name}.rows.jsonl", scale_settings(scale))
+    summary = summarise(run_study(scale, run.seeds, kept, say=run.say))
+    write_json(run.folder / f"{name}.json", summary)
+    kept.finish()
+    print(f"\n{metrics_markdown(summary)}\n\n{pairs_markdown(summary)}")
+
+
+def _coulomb_time(run: Run) -> None:
+    from kernelformer.bench.coulomb_time import measure_times, times_markdown
+    from kernelformer.tasks.files import write_json
+
+    rows = measure_times(run.seeds, say=run.say)
+    write_json(run.folder / f"{run.name}.json", rows)
+    print(f"\n{times_markdown(rows)}")
+
+
+CLAIMS = {
+    "coulomb-synthetic": Claim(
+        "Coulomb: on a synthetic task, features learned as particles beat random and importance-sampled ones",
+        seeds=5,
+        measure=_coulomb_synthetic,
+        scales=("small", "paper"),
+    ),
+    "coulomb-text": Claim(
+        "Coulomb: kernels of attention learned as particles classify film reviews better than frozen ones and softmax",
+        seeds=3,
+        measure=_coulomb_text,
+        scales=("small", "paper"),
+    ),
+    "coulomb-time": Claim(
+        "Coulomb: attention with learned particles takes the time of that with frozen ones, linear in the length",
+        seeds=16,
+        measure=_coulomb_time,
+    ),
+}
