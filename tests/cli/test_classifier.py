@@ -52,13 +52,13 @@ def test_align_then_train_leaves_the_particles_where_they_were(align, train, enc
 
 
 def test_a_fresh_model_and_plain_softmax(align, train, tmp_path):
-    assert align(tmp_path / "a", "--config", "small", "--kernel", "favor", "--also", "norms and values") == 0
+    assert align(tmp_path / "a", "--fresh", "small", "--kernel", "favor", "--also", "norms and values") == 0
     assert type(kf.load(tmp_path / "a")).__name__ == "BertForMeanClassification"
     assert train(tmp_path / "a", tmp_path / "b") == 0
     assert train(None, tmp_path / "c") == 0
     record = json.loads((tmp_path / "c" / "report.json").read_text())
     assert record["kernel"] is None and len(record["validation_accuracy"]) == 1
-    assert train(None, tmp_path / "d", "--config", "small", "--kernel", "softmax", "--shared-qk") == 0
+    assert train(None, tmp_path / "d", "--fresh", "small", "--kernel", "softmax", "--shared-qk") == 0
 
 
 @pytest.mark.parametrize("verb", ["align", "train"])
@@ -99,7 +99,7 @@ def test_dry_runs_write_nothing(align, train, tmp_path, capsys):
         ("align", ("--kernel", "softmaxfet"), "near: softmaxfeat"),
         ("align", ("--level", "word"), "sequence, token"),
         ("align", ("--also", "all"), "norms and values"),
-        ("align", ("--config", "huge"), "config is one of small"),
+        ("align", ("--fresh", "huge"), "fresh is one of small"),
         ("align", ("--max-norm", 0), "radius"),
         ("align", ("--steps", 0), "steps must be at least 1"),
         ("align", ("--keep-label", "fresh"), "at least two"),

@@ -28,6 +28,7 @@ def test_writes_a_model_and_its_report(convert, encoder, tmp_path, capsys):
     assert sorted(path.name for path in out.iterdir() if not path.name.startswith("tok")) == [
         "config.json",
         "model.safetensors",
+        "options.toml",
         "report.html",
         "report.json",
     ]

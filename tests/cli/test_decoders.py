@@ -74,6 +74,16 @@ def test_generate_streams_and_repeats_itself(kernelformer, decoder, capsys):
     assert set(texts[3].split()) <= set(WORDS)
 
 
+def test_generated_text_as_json(kernelformer, decoder, capsys):
+    asked = ("generate", decoder, "--prompt", "the state of", "--max-new-tokens", 5)
+    assert kernelformer(*asked) == 0
+    streamed = capsys.readouterr().out
+    assert kernelformer(*asked, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["prompt"] == "the state of" and found["tokens"] == 5
+    assert found["text"].split() == streamed.split()
+
+
 @pytest.mark.parametrize("window", [0, 8])
 def test_convert_evaluates_by_perplexity(kernelformer, decoder, speeches, tmp_path, window, capsys):
     out = tmp_path / "out"

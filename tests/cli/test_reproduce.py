@@ -8,11 +8,12 @@ import kernelformer as kf
 from kernelformer.bench import coulomb_report, coulomb_synthetic
 from kernelformer.cli.claims import CLAIMS, Claim
 from kernelformer.cli.reproduce import reproduce
+from kernelformer.cli.verb import Terminal
 
 
-def test_the_claims_are_listed(capsys):
-    reproduce()
-    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == list(CLAIMS)
+def test_the_claims_are_listed(kernelformer, capsys):
+    assert kernelformer("reproduce") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(CLAIMS)
 
 
 def test_no_claim_is_the_beginning_of_another():
@@ -28,8 +29,8 @@ def runs(monkeypatch):
 
 
 def test_a_claim_is_handed_what_was_asked(runs, tmp_path):
-    reproduce("told", str(tmp_path / "deep" / "out"))
-    reproduce("told", str(tmp_path), 3, "paper")
+    reproduce(Terminal(), "told", str(tmp_path / "deep" / "out"))
+    reproduce(Terminal(), "told", str(tmp_path), 3, "paper")
     assert [(run.name, run.seeds, run.scale) for run in runs] == [("told", 4, "small"), ("told", 3, "paper")]
     assert runs[0].folder.is_dir()
     runs[1].write_plots({"one": "<svg/>"})
@@ -38,15 +39,15 @@ def test_a_claim_is_handed_what_was_asked(runs, tmp_path):
 
 def test_refusals(runs, tmp_path):
     with pytest.raises(kf.KernelformerError, match=r"no claim 'absent'; there are: .*told"):
-        reproduce("absent", str(tmp_path))
+        reproduce(Terminal(), "absent", str(tmp_path))
     with pytest.raises(kf.KernelformerError, match="at least 2"):
-        reproduce("told", str(tmp_path), 1)
+        reproduce(Terminal(), "told", str(tmp_path), 1)
     with pytest.raises(kf.KernelformerError, match="no scale 'huge'; there are: small, paper"):
-        reproduce("told", str(tmp_path), 3, "huge")
+        reproduce(Terminal(), "told", str(tmp_path), 3, "huge")
     assert runs == []
 
 
-def test_the_synthetic_study_is_written_and_its_rows_forgotten(tmp_path, monkeypatch, capsys):
+def test_the_synthetic_study_is_written_and_its_rows_forgotten(kernelformer, tmp_path, monkeypatch, capsys):
     def measure(seeds, name, size, rows, say):
         assert (seeds, name, size) == (3, "paper", coulomb_synthetic.SCALES["paper"])
         rows.get("a", lambda: {"value": 1})
@@ -56,7 +57,8 @@ def test_the_synthetic_study_is_written_and_its_rows_forgotten(tmp_path, monkeyp
     monkeypatch.setattr(coulomb_synthetic, "measure_synthetic", measure)
     monkeypatch.setattr(coulomb_report, "synthetic_markdown", lambda study: f"tables of {study['scale']}")
     monkeypatch.setattr(coulomb_report, "synthetic_plots", lambda study: {"f1": "<svg/>"})
-    reproduce("coulomb-synthetic", str(tmp_path), 3, "paper")
+    options = ("-o", tmp_path, "--seeds", 3, "--scale", "paper")
+    assert kernelformer("reproduce", "coulomb-synthetic", *options) == 0
     assert capsys.readouterr().out == "tables of paper\n"
     written = sorted(path.name for path in tmp_path.iterdir())
-    assert written == ["coulomb-synthetic-f1.svg", "coulomb-synthetic.json"]
+    assert written == ["coulomb-synthetic-f1.svg", "coulomb-synthetic.json", "coulomb-synthetic.options.toml"]

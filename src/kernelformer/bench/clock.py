@@ -1,4 +1,4 @@
-"""Medians of calls that take turns, on a CPU or a CUDA device."""
+"""Medians of calls that take turns, on a CPU or a CUDA device; how long a row of tasks will take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-__all__ = ["Call", "median_seconds"]
+__all__ = ["Call", "TimeLeft", "median_seconds"]
 
 Call = Callable[[], object]
 
@@ -32,6 +32,23 @@ def median_seconds(
         for name, call in calls.items():
             times[name].append(_on_cuda(call) if device.startswith("cuda") else _on_cpu(call))
     return {name: statistics.median(found) for name, found in times.items()}
+
+
+class TimeLeft:
+    """Of ``total`` tasks of one kind, counted as they are done; as text ", about 12 min left", or "" when unknown."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done, self._start = total, 0, time.perf_counter()
+
+    def done(self) -> None:
+        """One more is done."""
+        self._done += 1
+
+    def __str__(self) -> str:
+        if not self._done or self._done >= self._total:
+            return ""
+        seconds = (time.perf_counter() - self._start) / self._done * (self._total - self._done)
+        return f", about {seconds / 60:.0f} min left" if seconds >= 90 else f", about {seconds:.0f} s left"
 
 
 def _on_cpu(call: Call) -> float:

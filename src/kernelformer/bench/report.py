@@ -6,9 +6,6 @@ The page is one file that asks nothing of any network: a content security policy
 from __future__ import annotations
 
 import json
-import math
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from kernelformer.bench.memory import Memory
 from kernelformer.bench.plots import Line, plot_cosines, plot_errors, plot_losses, plot_scaling
 from kernelformer.bench.record import SCHEMA, LanguageEvaluation, Record
 from kernelformer.bench.summary import format_count, summary_rows
+from kernelformer.tasks.files import plain, write_text
 
 __all__ = ["render_html", "summary_table", "write_report"]
 
@@ -37,8 +35,11 @@ def write_report(folder: str | Path, record: Record) -> tuple[Path, Path]:
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"schema": SCHEMA, **_plain(record)}, indent=1, ensure_ascii=False, allow_nan=False)
-    return _write(target / "report.json", text + "\n"), _write(target / "report.html", render_html(record))
+    text = json.dumps({"schema": SCHEMA, **plain(record)}, indent=1, ensure_ascii=False, allow_nan=False)
+    paths = target / "report.json", target / "report.html"
+    write_text(paths[0], text + "\n")
+    write_text(paths[1], render_html(record))
+    return paths
 
 
 def summary_table(record: Record) -> Table:
@@ -116,22 +117,3 @@ def _memory_plot(timings: list[Timing], softmax: Memory, kernel: Memory, unit: s
     ]
     known = any(mib > 0 for line in lines for _, mib in line or ())
     return Markup(plot_scaling(lines[0], lines[1], unit)) if known else None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _write(path: Path, text: str) -> Path:
-    # Beside the target, because a rename is atomic within one file system only.
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return path

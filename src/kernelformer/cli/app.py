@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Annotated, Any
+
 import typer
 
 from kernelformer.cli.align import align
@@ -17,26 +20,53 @@ from kernelformer.cli.import_gguf import import_gguf
 from kernelformer.cli.list import list_kernels
 from kernelformer.cli.reproduce import reproduce
 from kernelformer.cli.train import train
+from kernelformer.cli.verb import verb
 
 __all__ = ["app"]
 
+_VERBS: dict[str, dict[str, Callable[..., Any]]] = {
+    "Models": {
+        "convert": convert,
+        "compare": compare,
+        "align": align,
+        "train": train,
+        "eval": evaluate,
+        "generate": generate,
+        "import-gguf": import_gguf,
+        "demo": demo,
+    },
+    "Kernels and this machine": {"list": list_kernels, "explain": explain, "bench": bench, "doctor": doctor},
+    "Papers": {"reproduce": reproduce},
+}
+
 app = typer.Typer(
-    help="Linear-time attention whose kernel is learned.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("convert")(convert)
-app.command("bench")(bench)
-app.command("compare")(compare)
-app.command("demo")(demo)
-app.command("doctor")(doctor)
-app.command("eval")(evaluate)
-app.command("explain")(explain)
-app.command("generate")(generate)
-app.command("import-gguf")(import_gguf)
-app.command("list")(list_kernels)
-app.command("align")(align)
-app.command("train")(train)
-app.command("reproduce")(reproduce)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from kernelformer import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def kernelformer(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version, and exit.")
+    ] = False,
+) -> None:
+    """Linear-time attention whose kernel is learned.
+
+    Exit codes: 0 done, 1 interrupted or broken, 2 asked for what cannot be.
+    """
+
+
+for panel, verbs in _VERBS.items():
+    for name, function in verbs.items():
+        app.command(name, rich_help_panel=panel)(verb(function))

@@ -8,10 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from kernelformer.cli.options import parse_numbers
+from kernelformer.cli.verb import Answer, Terminal
+
 __all__ = ["bench"]
 
 
 def bench(
+    terminal: Terminal,
     forms: Annotated[
         str, typer.Option(help="Of bidirectional, causal, training (causal with gradients), step.")
     ] = "bidirectional,causal,training,step",
@@ -28,22 +32,21 @@ def bench(
     head_dim: Annotated[int, typer.Option(help="Width D of a head.")] = 64,
     threads: Annotated[int | None, typer.Option(help="CPU threads; torch's choice if left out.")] = None,
     seconds: Annotated[float, typer.Option(help="Roughly, for the times of one row.")] = 3.0,
-    memory: Annotated[bool, typer.Option(help="Measure peak memory, too, each method in its own process.")] = False,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Measure peak memory, too, each method in its own process.")
+    ] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Folder for bench.json and the plots; none if left out.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the tables.")] = False,
-) -> None:
+) -> Answer:
     """Measure attention here: medians, each over the floor that no method with M features can beat, and against rivals.
 
     Lists have commas. Rivals that are not installed are named, with what to install.
     """
     import torch
-    from rich.console import Console
 
     from kernelformer.bench.engine import Setting, measure
-    from kernelformer.cli.convert import parse_numbers
 
     setting = Setting(
         forms=tuple(forms.split(",")),
@@ -60,32 +63,28 @@ def bench(
     )
     if threads is not None:
         torch.set_num_threads(threads)
-    told = Console(stderr=True, highlight=False)
-    with told.status("measuring") as status:
+    with terminal.console.status("measuring") as status:
         result = measure(setting, lambda what: status.update(f"measuring: {what}"))
-    print(json.dumps(result, indent=1)) if as_json else _show(result)
-    if output is not None:
-        _write(result, Path(output))
-        told.print(f"written: {output}")
+    folder = None if output is None else Path(output)
+    if folder is not None:
+        _write(result, folder)
+    return Answer(result, _shown(result), folder)
 
 
-def _show(result: dict[str, Any]) -> None:
-    from rich.console import Console
+def _shown(result: dict[str, Any]) -> tuple[Any, ...]:
     from rich.table import Table
 
     from kernelformer.bench.engine_table import reasons, tables
 
-    console = Console(highlight=False)
-    console.print(f"{result['machine']}; {result['threads']} threads, torch {result['torch']}", markup=False)
+    parts: list[Any] = [f"{result['machine']}; {result['threads']} threads, torch {result['torch']}"]
     for found in tables(result):
         shown = Table(title=found.title, title_justify="left", box=None, header_style="bold")
         for head in found.heads:
             shown.add_column(head, justify="left" if head in ("form", "kernel") else "right")
         for row in found.rows:
             shown.add_row(*row)
-        console.print(shown)
-    for reason in reasons(result):
-        console.print(f"– {reason}", markup=False)
+        parts.append(shown)
+    return (*parts, *(f"– {reason}" for reason in reasons(result)))
 
 
 def _write(result: dict[str, Any], folder: Path) -> None:

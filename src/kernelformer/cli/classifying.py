@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.coulomb_text import build_classifier
 from kernelformer.bench.record import environment, short_name
-from kernelformer.cli.settings import ClassifierSettings, WorkFolder, held_out_texts, read_texts
+from kernelformer.cli.options import AlignSettings, TrainSettings
+from kernelformer.cli.work import WorkFolder, held_out_texts, read_texts
 from kernelformer.errors import KernelformerError
 from kernelformer.hf import convert, kernels
 from kernelformer.hf.read import name_classes, read_classifier, read_tokenizer
@@ -31,12 +33,14 @@ from kernelformer.tasks.labelled import LabelledBatches, class_names, class_numb
 from kernelformer.tasks.metrics import classifier_metrics
 from kernelformer.tasks.text import Corpus, split
 
-__all__ = ["CONFIGS", "LEVELS", "PreparedClassifier", "describe", "prepare", "run"]
+__all__ = ["FRESH", "LEVELS", "PreparedClassifier", "describe", "prepare", "run"]
 
-CONFIGS = {"small": {"width": 128, "feed_forward": 256}}
+FRESH = {"small": {"width": 128, "feed_forward": 256}}
 """Fresh classifiers by name: two layers of two heads, mean pooling, as in arXiv 2607.23869."""
 
 LEVELS = ("sequence", "token")
+
+Settings = AlignSettings | TrainSettings
 
 Say = Callable[[str], None]
 
@@ -50,7 +54,7 @@ class _Part(NamedTuple):
 class PreparedClassifier:
     """What was read and checked before any work. Held-out texts: ``validation`` selects weights, ``test`` is scored."""
 
-    settings: ClassifierSettings
+    settings: Settings
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     classes: list[str]
@@ -59,7 +63,7 @@ class PreparedClassifier:
     test: _Part
 
 
-def prepare(settings: ClassifierSettings) -> PreparedClassifier:
+def prepare(settings: Settings) -> PreparedClassifier:
     """Read model and texts, and check every setting; nothing is written.
 
     Raises:
@@ -81,31 +85,29 @@ def prepare(settings: ClassifierSettings) -> PreparedClassifier:
     return PreparedClassifier(settings, model, tokenizer, classes, part(train), part(validation), part(test))
 
 
-def describe(prepared: PreparedClassifier) -> str:
+def describe(prepared: PreparedClassifier) -> dict[str, str]:
     """What a run would do, in words."""
     settings, found = prepared.settings, list(kernels(prepared.model).values())
     attention = "softmax attention"
     if found:
         feature_map = found[0].feature_map
         attention = f"{len(found)} layers of {type(feature_map).__name__}, {feature_map.num_features} features a head"
-    if settings.verb == "align":
+    if isinstance(settings, AlignSettings):
         count = particles_of(prepared.model).shape
         work = f"{settings.steps} steps of {count[0] * count[1]} heads of {count[2]} particles, {settings.level} level"
     else:
         frozen = "" if settings.train_kernels or not found else ", kernels frozen"
         work = f"{settings.epochs} epochs of {_epoch(prepared)} steps{frozen}"
-    return "\n".join(
-        [
-            f"model     {settings.model}: {type(prepared.model).__name__}, {attention}",
-            f"classes   {', '.join(prepared.classes)}",
-            (
-                f"data      {len(prepared.train.labels):,} texts to train on, {len(prepared.validation.labels):,} to "
-                f"select by, {len(prepared.test.labels):,} to test"
-            ),
-            f"{settings.verb:<9} {work}, batches of {settings.batch_size}",
-            f"write     {settings.output}",
-        ]
-    )
+    return {
+        "model": f"{settings.model}: {type(prepared.model).__name__}, {attention}",
+        "classes": ", ".join(prepared.classes),
+        "data": (
+            f"{len(prepared.train.labels):,} texts to train on, {len(prepared.validation.labels):,} to "
+            f"select by, {len(prepared.test.labels):,} to test"
+        ),
+        "training": f"{work}, batches of {settings.batch_size}",
+        "write": settings.output,
+    }
 
 
 def run(prepared: PreparedClassifier, say: Say, *, overwrite: bool = False) -> dict[str, Any]:
@@ -116,9 +118,12 @@ def run(prepared: PreparedClassifier, say: Say, *, overwrite: bool = False) -> d
     """
     settings = prepared.settings
     work = WorkFolder(settings, overwrite=overwrite, read=lambda folder: _read(settings, str(folder), prepared.classes))
-    stage = {"align": _align, "train": _train}[settings.verb]
-    kept = work.checkpoints(settings.verb)
-    model, facts = work.stage(settings.verb, prepared.model, lambda: stage(prepared, kept, say))
+    if isinstance(settings, AlignSettings):
+        verb, stage = "align", partial(_align, prepared, settings)
+    else:
+        verb, stage = "train", partial(_train, prepared, settings)
+    kept = work.checkpoints(verb)
+    model, facts = work.stage(verb, prepared.model, lambda: stage(kept, say))
     final = work.path / "final"
     shutil.rmtree(final, ignore_errors=True)
     model.save_pretrained(final)
@@ -129,24 +134,30 @@ def run(prepared: PreparedClassifier, say: Say, *, overwrite: bool = False) -> d
     return record
 
 
-def _check(settings: ClassifierSettings) -> None:
-    for name in ("steps", "epochs", "batch_size"):
-        if getattr(settings, name) < 1:
-            raise KernelformerError(f"{name} must be at least 1, got {getattr(settings, name)}")
-    for name, known in (("also", ALSO), ("level", LEVELS), ("precision", PRECISIONS)):
-        if getattr(settings, name) not in known:
-            raise KernelformerError(f"{name} is one of {', '.join(known)}, got {getattr(settings, name)!r}")
-    if settings.config is not None and settings.config not in CONFIGS:
-        raise KernelformerError(f"config is one of {', '.join(CONFIGS)}, got {settings.config!r}")
-    _dynamics(settings)
+def _check(settings: Settings) -> None:
+    counts = {"batch_size": settings.batch_size}
+    choices = {"fresh": (settings.fresh, (None, *FRESH))}
+    if isinstance(settings, AlignSettings):
+        counts["steps"] = settings.steps
+        choices |= {"also": (settings.also, ALSO), "level": (settings.level, LEVELS)}
+        _dynamics(settings)
+    else:
+        counts["epochs"] = settings.epochs
+        choices["precision"] = (settings.precision, PRECISIONS)
+    for name, number in counts.items():
+        if number < 1:
+            raise KernelformerError(f"{name} must be at least 1, got {number}")
+    for name, (given, known) in choices.items():
+        if given not in known:
+            raise KernelformerError(f"{name} is one of {', '.join(filter(None, known))}, got {given!r}")
 
 
-def _model(settings: ClassifierSettings, classes: list[str], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    if settings.config is None:
+def _model(settings: Settings, classes: list[str], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    if settings.fresh is None:
         model = _read(settings, settings.model, classes)
     else:
         model = build_classifier(
-            len(tokenizer), len(classes), max_length=settings.max_length, seed=settings.seed, **CONFIGS[settings.config]
+            len(tokenizer), len(classes), max_length=settings.max_length, seed=settings.seed, **FRESH[settings.fresh]
         )
         name_classes(model, classes)
     converted = getattr(model.config, "kernelized", None)
@@ -155,29 +166,29 @@ def _model(settings: ClassifierSettings, classes: list[str], tokenizer: PreTrain
             raise KernelformerError(
                 f"{settings.model} has kernel {converted['kernel']!r} already: leave --kernel out, or give the original"
             )
-    elif settings.kernel is not None or settings.verb == "align":
+    elif settings.kernel is not None or isinstance(settings, AlignSettings):
         model = convert(
             model,
             settings.kernel or "softmaxfeat",
             settings.num_features,
-            settings.layers,
-            options=settings.options,
+            settings.layer_numbers,
+            options=settings.kernel_options,
             shared_qk=settings.shared_qk,
             seed=settings.seed,
         )
     elif settings.shared_qk:
         raise KernelformerError("shared_qk needs a kernel: give --kernel softmax for softmax attention")
-    if settings.verb == "align":
+    if isinstance(settings, AlignSettings):
         particles_of(model)  # refuses kernels without particles
     return model
 
 
-def _read(settings: ClassifierSettings, name: str, classes: list[str]) -> PreTrainedModel:
+def _read(settings: Settings, name: str, classes: list[str]) -> PreTrainedModel:
     own = settings.kernel if settings.kernel is not None and ":" in settings.kernel else None
     return read_classifier(name, classes, own_kernel=own, seed=settings.seed)
 
 
-def _dynamics(settings: ClassifierSettings) -> Dynamics:
+def _dynamics(settings: AlignSettings) -> Dynamics:
     return Dynamics(
         step_size=settings.step_size,
         inverse_temperature=settings.inverse_temperature,
@@ -198,8 +209,8 @@ def _batches(prepared: PreparedClassifier, part: _Part, steps: int, batch_size: 
     )
 
 
-def _align(prepared: PreparedClassifier, folder: Path, say: Say) -> dict[str, Any]:
-    settings, model = prepared.settings, prepared.model
+def _align(prepared: PreparedClassifier, settings: AlignSettings, folder: Path, say: Say) -> dict[str, Any]:
+    model = prepared.model
     objective = AlignedOutputs(token_level=settings.level == "token", normalised=settings.normalised)
     dynamics = _dynamics(settings)
     schedule = AlignSchedule(
@@ -225,8 +236,8 @@ def _align(prepared: PreparedClassifier, folder: Path, say: Say) -> dict[str, An
     }
 
 
-def _train(prepared: PreparedClassifier, folder: Path, say: Say) -> dict[str, Any]:
-    settings, model = prepared.settings, prepared.model
+def _train(prepared: PreparedClassifier, settings: TrainSettings, folder: Path, say: Say) -> dict[str, Any]:
+    model = prepared.model
     scores: list[float] = []
 
     def score(model: Any) -> float:
@@ -281,9 +292,9 @@ def _record(prepared: PreparedClassifier, model: PreTrainedModel) -> dict[str, A
     settings = prepared.settings
     record = getattr(model.config, "kernelized", None)
     return {
-        "verb": settings.verb,
+        "verb": "align" if isinstance(settings, AlignSettings) else "train",
         "model": short_name(settings.model),
-        "config": settings.config,
+        "fresh": settings.fresh,
         "kernel": record["kernel"] if record else None,
         "shared_qk": bool(record and record.get("shared_qk", False)),
         "classes": prepared.classes,

@@ -12,14 +12,15 @@ from typing import Any, TypedDict
 
 from rich.table import Table
 
+from kernelformer.bench.clock import TimeLeft
 from kernelformer.bench.plots import plot_ranking, standalone
-from kernelformer.cli.pipeline import prepare, run
-from kernelformer.cli.settings import ConvertSettings
+from kernelformer.cli.options import ConvertSettings
+from kernelformer.cli.pipeline import describe, prepare, run
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map, fixed_width
 from kernelformer.tasks.files import write_json
 
-__all__ = ["Ranked", "compare", "ranking_markdown", "ranking_table"]
+__all__ = ["Ranked", "compare", "describe_plan", "plan", "ranking_markdown", "ranking_table"]
 
 _LONGEST = 8192
 
@@ -47,18 +48,11 @@ class Ranked(TypedDict):
     seconds: float
 
 
-def compare(
-    settings: ConvertSettings, names: Sequence[str], seeds: Sequence[int], say: Callable[[str], None]
-) -> list[Ranked]:
-    """Convert once a kernel and seed, in OUT/NAME-SEED, but for what is finished; rank them in OUT/compare.json.
-
-    ``settings.num_features`` is the width of every kernel but those whose width the head decides.
-
-    Returns:
-        The best first: by cosine where students were trained, else by distilled error.
+def plan(settings: ConvertSettings, names: Sequence[str], seeds: Sequence[int]) -> list[ConvertSettings]:
+    """One conversion a kernel and seed, in OUT/NAME-SEED; ``settings.num_features`` where the width is free.
 
     Raises:
-        KernelformerError: whatever one of the conversions cannot meet, before any work.
+        KernelformerError: whatever one of those that are not finished cannot meet.
     """
     output = Path(settings.output)
     if output.exists() and not output.is_dir():
@@ -69,16 +63,35 @@ def compare(
             raise KernelformerError(
                 f"{one.model} is a decoder: compare ranks encoders; convert it to each kernel, and compare perplexities"
             )
+    return runs
+
+
+def describe_plan(runs: Sequence[ConvertSettings]) -> dict[str, str]:
+    """What :func:`compare` would do, in words."""
+    left = [one for one in runs if not _finished(one)]
+    finished = {"finished": f"{len(runs) - len(left)} of {len(runs)} conversions"}
+    return finished | {one.output: describe(prepare(one))["convert"] for one in left}
+
+
+def compare(runs: Sequence[ConvertSettings], output: Path, say: Callable[[str], None]) -> list[Ranked]:
+    """Convert what is planned but for what is finished, and rank it in OUT/compare.json.
+
+    Returns:
+        The best first: by cosine where students were trained, else by distilled error.
+    """
     records: dict[str, list[dict[str, Any]]] = {}
+    left = TimeLeft(sum(not _finished(one) for one in runs))
     for index, one in enumerate(runs, 1):
-        say(f"[{index}/{len(runs)}] {one.kernel}, seed {one.seed}")
         if not _finished(one):
+            say(f"[{index}/{len(runs)}] {one.kernel}, seed {one.seed}{left}")
             run(prepare(one), say)
+            left.done()
         record = json.loads((Path(one.output) / "report.json").read_text(encoding="utf-8"))
         records.setdefault(one.kernel, []).append(record)
+    trained = runs[0].finetune
     rows = [_rank(name, found) for name, found in records.items()]
-    rows.sort(key=lambda row: row["error"] if settings.finetune == "none" else -row["cosine"])
-    write_json(output / "compare.json", {"finetune": settings.finetune, "kernels": rows})
+    rows.sort(key=lambda row: row["error"] if trained == "none" else -row["cosine"])
+    write_json(output / "compare.json", {"finetune": trained, "kernels": rows})
     plot = plot_ranking([(row["kernel"], row["error"], row["error_spread"]) for row in rows])
     (output / "compare.svg").write_text(standalone(plot), encoding="utf-8")
     return rows
@@ -129,10 +142,8 @@ def _one(settings: ConvertSettings, output: Path, name: str, seed: int) -> Conve
     folder = output / f"{name.replace(':', '.')}-{seed}"
     width = None if fixed_width(name) else settings.num_features
     # A map that depends on positions must know the longest sequence; measuring goes to this length.
-    options = {"max_length": _LONGEST} if "max_length" in inspect.signature(find_feature_map(name)).parameters else {}
-    return dataclasses.replace(
-        settings, kernel=name, num_features=width, options=options, seed=seed, output=str(folder)
-    )
+    options = [f"max_length={_LONGEST}"] if "max_length" in inspect.signature(find_feature_map(name)).parameters else []
+    return dataclasses.replace(settings, kernel=name, num_features=width, option=options, seed=seed, output=str(folder))
 
 
 def _finished(settings: ConvertSettings) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from kernelformer.cli.verb import Answer
 
 __all__ = ["doctor"]
 
@@ -22,25 +21,21 @@ _OPTIONAL = (
 )
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def doctor() -> Answer:
     """Say what is installed, what computes attention on this machine and why, and what to install for the rest."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     found = {"machine": _machine(), "packages": _packages(), "attention": _attention()}
-    if as_json:
-        print(json.dumps(found, indent=2))
-        return
-    console = Console(highlight=False)
+    tables: list[Any] = []
     for title, rows in found.items():
         table = Table(box=None, show_header=False, title=title, title_justify="left", title_style="bold")
         for _ in range(2):
             table.add_column(no_wrap=True)
         for row in rows:
             table.add_row(*map(escape, row.values()))
-        console.print(table)
-        console.print()
+        tables += [table, ""]
+    return Answer(found, tuple(tables))
 
 
 def _machine() -> list[dict[str, str]]:

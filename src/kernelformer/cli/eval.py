@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
-import json
-import os
 from typing import Annotated
 
 import typer
 
-from kernelformer.cli.options import MoreData, TextColumn
+from kernelformer.cli.options import Data, OwnKernel, TextColumn
+from kernelformer.cli.verb import Answer, resumable
 
 __all__ = ["evaluate"]
 
 
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder or hub name of a decoder, converted or not.")],
-    more_data: MoreData = None,
-    data: Annotated[list[str] | None, typer.Option(help="Text, as for convert. Repeatable.")] = None,
+    data: Data = [],  # noqa: B006  (typer's way to say none; nothing changes it)
     text_column: TextColumn = "text",
     max_length: Annotated[int, typer.Option(help="Tokens a block; a text is cut into blocks.")] = 512,
     most_blocks: Annotated[int, typer.Option(help="Blocks to look at, from the start of the data.")] = 256,
     batch_size: Annotated[int, typer.Option(help="Blocks at once.")] = 8,
     seed: Annotated[int, typer.Option(help="Of the bootstrap and the recall probe.")] = 0,
-    own_kernel: Annotated[str | None, typer.Option(help="module:Class, where the model has a kernel of yours.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Perplexity with its interval, next-token accuracy, perplexity by position, and recall at growing distance."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from rich.console import Console
+    own_kernel: OwnKernel = None,
+) -> Answer:
+    """Measure how well a decoder predicts text.
+
+    Perplexity with its interval, next-token accuracy, perplexity by position, and recall at growing distance.
+    """
     from rich.table import Table
 
-    from kernelformer.cli.convert import resumable
     from kernelformer.hf.read import read_decoder, read_tokenizer
     from kernelformer.tasks.language import likelihood, recall, token_blocks
     from kernelformer.tasks.text import load_texts
 
     with resumable():
-        corpus = load_texts([*(data or []), *(more_data or [])], text_column=text_column)
+        corpus = load_texts(data, text_column=text_column)
         tokenizer = read_tokenizer(model)
         blocks = token_blocks(tokenizer, corpus.texts, max_length).first(most_blocks)
         decoder = read_decoder(model, own_kernel=own_kernel)
         found = likelihood(decoder, blocks, batch_size=batch_size, seed=seed)
         remembered = recall(decoder, blocks, seed=seed)
-    if as_json:
-        print(json.dumps({"likelihood": found, "recall": remembered}, indent=2))
-        return
     low, high = found["perplexity_ci"]
     table = Table(box=None, show_header=False)
     table.add_row(
@@ -57,4 +51,4 @@ def evaluate(
         remembered["distances"], remembered["accuracy"], remembered["novel"], strict=True
     ):
         table.add_row(f"recall after {distance:,} tokens", f"{right:.1%}", f"{novel:.1%} at first sight")
-    Console(highlight=False).print(table)
+    return Answer({"likelihood": found, "recall": remembered}, (table,))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
+from kernelformer.cli.options import NumFeatures
+from kernelformer.cli.verb import Answer, listed
 from kernelformer.errors import KernelformerError
 
 __all__ = ["explain"]
@@ -14,20 +15,18 @@ __all__ = ["explain"]
 
 def explain(
     kernel: Annotated[str, typer.Argument(help='A kernel ("kernelformer list" names them), or module:Class.')],
-    length: Annotated[int, typer.Option(help="Tokens.")] = 4096,
-    causal: Annotated[bool, typer.Option(help="Row i sees keys up to i.")] = False,
-    head_dim: Annotated[int, typer.Option(help="Width of a head.")] = 64,
-    num_heads: Annotated[int, typer.Option(help="Heads.")] = 8,
-    num_features: Annotated[int | None, typer.Option(help="Features M; the kernel's own default if left out.")] = None,
-    training: Annotated[bool, typer.Option(help="Gradients are asked for.")] = False,
+    length: Annotated[int, typer.Option(help="Tokens N.")] = 4096,
+    causal: Annotated[bool, typer.Option("--causal", help="Row i sees keys up to i.")] = False,
+    head_dim: Annotated[int, typer.Option(help="Width D of a head.")] = 64,
+    num_heads: Annotated[int, typer.Option(help="Heads H.")] = 8,
+    num_features: NumFeatures = None,
+    training: Annotated[bool, typer.Option("--training", help="Gradients are asked for.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """What a kernel is, and which backend computes attention with it at a length, in what blocks and why."""
+) -> Answer:
+    """Say what a kernel is, and which backend computes attention with it at a length, in what blocks and why."""
     import inspect
 
     import torch
-    from rich.console import Console
 
     from kernelformer import engine
     from kernelformer.bench.spec import AttentionSpec
@@ -60,9 +59,4 @@ def explain(
         "block": choice.chunk_size,
         "reason": choice.reason,
     }
-    if as_json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
-        return
-    console = Console(highlight=False, markup=False)
-    for name, value in found.items():
-        console.print(f"{name:<11}{value}")
+    return Answer(found, (listed(found),))

@@ -6,17 +6,19 @@ from typing import Annotated
 
 import typer
 
+from kernelformer.cli.options import Output
+from kernelformer.cli.verb import Answer, resumable
+
 __all__ = ["import_gguf"]
 
 
 def import_gguf(
     source: Annotated[str, typer.Argument(metavar="FILE", help="A .gguf file.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")],
-) -> None:
+    output: Output,
+) -> Answer:
     """Write the decoder in a GGUF file as a folder of bfloat16 safetensors, which every other verb reads at once."""
-    from kernelformer.cli.convert import resumable
     from kernelformer.hf.gguf import import_gguf as write
 
     with resumable():
         folder = write(source, output)
-    print(folder)
+    return Answer({"folder": str(folder)}, (str(folder),), folder)

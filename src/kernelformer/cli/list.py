@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import inspect
-import json
-from typing import Annotated
+from typing import Any
 
-import typer
+from kernelformer.cli.verb import Answer
 
 __all__ = ["list_kernels"]
 
 
-def list_kernels(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_kernels() -> Answer:
     """Name every kernel, with the first line of what it is."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from kernelformer.feature_maps import FEATURE_MAPS
 
-    rows = [
-        (name, kind.is_positive, (inspect.getdoc(kind) or "").splitlines()[0]) for name, kind in FEATURE_MAPS.items()
+    rows: list[dict[str, Any]] = [
+        {"name": name, "positive": kind.is_positive, "summary": (inspect.getdoc(kind) or "").splitlines()[0]}
+        for name, kind in FEATURE_MAPS.items()
     ]
-    if as_json:
-        print(json.dumps([{"name": n, "positive": p, "summary": s} for n, p, s in rows], indent=2, ensure_ascii=False))
-        return
     table = Table("kernel", "sign", "feature map", box=None, header_style="bold")
-    for name, positive, summary in rows:
-        table.add_row(name, "positive" if positive else "signed", escape(summary))
-    Console(highlight=False).print(table)
+    for row in rows:
+        table.add_row(row["name"], "positive" if row["positive"] else "signed", escape(row["summary"]))
+    return Answer(rows, (table,))

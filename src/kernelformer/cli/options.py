@@ -1,72 +1,258 @@
-"""Options that several verbs share, with one text of help each."""
+"""The options that verbs share, with one text of help each, and the settings that several verbs are made of."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import ast
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import typer
 
+from kernelformer.errors import KernelformerError
+
 __all__ = [
+    "AlignSettings",
     "BatchSize",
-    "Config",
+    "ClassifierSettings",
+    "ConvertSettings",
     "Data",
+    "DistillSteps",
     "DryRun",
+    "Finetune",
+    "FinetuneSteps",
     "GroupColumn",
     "HeldOut",
-    "KeepLabel",
-    "LabelColumn",
-    "Layers",
     "MaxLength",
-    "Model",
-    "MoreData",
     "NumFeatures",
-    "Option",
+    "Output",
     "Overwrite",
-    "Seed",
-    "SharedQk",
+    "OwnKernel",
+    "ProbeColumn",
     "TextColumn",
+    "TextSettings",
+    "TrainSettings",
+    "parse_numbers",
+    "parse_options",
 ]
 
-BatchSize = Annotated[int, typer.Option(help="Texts a step.")]
-Config = Annotated[
-    str | None,
-    typer.Option(help="small: a fresh classifier of two layers, with MODEL's tokenizer alone."),
-]
+_TEXTS, _TRAINING, _DYNAMICS = "Texts", "Training", "Dynamics of the particles"
+
+BatchSize = Annotated[int, typer.Option(help="Texts a step.", rich_help_panel=_TRAINING)]
 Data = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(help="Text: .txt, .jsonl, .csv or .tsv, also .gz and .bz2, or a data set's name. Repeatable."),
 ]
-DryRun = Annotated[bool, typer.Option(help="Check everything, say what would be done, and stop.")]
-GroupColumn = Annotated[str | None, typer.Option(help="Column whose groups are held out whole.")]
+DistillSteps = Annotated[int, typer.Option(help="Steps of layer-wise distillation.", rich_help_panel=_TRAINING)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, say what would be done, and stop.")]
+Finetune = Annotated[
+    str, typer.Option(help="What to train after the kernels: none, kernels, qkv or all.", rich_help_panel=_TRAINING)
+]
+FinetuneSteps = Annotated[int, typer.Option(help="Steps of training the student.", rich_help_panel=_TRAINING)]
+GroupColumn = Annotated[
+    str | None, typer.Option(help="Column whose groups are held out whole.", rich_help_panel=_TEXTS)
+]
 HeldOut = Annotated[
-    int | None,
-    typer.Option(help="Texts to test on, and as many to select by; a tenth, at most 1,000, if left out."),
+    int | None, typer.Option(help="Texts to hold out; a tenth, at most 1,000, if left out.", rich_help_panel=_TEXTS)
 ]
-KeepLabel = Annotated[
-    list[str] | None,
-    typer.Option(help="Use only rows with this label. Repeatable."),
+MaxLength = Annotated[int, typer.Option(help="Tokens a text is cut to.", rich_help_panel=_TEXTS)]
+NumFeatures = Annotated[int | None, typer.Option(help="Features M of the kernel; its own default if left out.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="The folder to write.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished run in the output folder.")]
+OwnKernel = Annotated[str | None, typer.Option(help="module:Class, where the model has a kernel of yours.")]
+ProbeColumn = Annotated[
+    str | None, typer.Option(help="Column with labels, for a linear probe.", rich_help_panel=_TEXTS)
 ]
-LabelColumn = Annotated[str, typer.Option(help="Column with the class of each text.")]
-Layers = Annotated[str | None, typer.Option(help="Layers to convert, as 0,2,5; all if left out.")]
-MaxLength = Annotated[int, typer.Option(help="Tokens a text is cut to.")]
-Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Folder or hub name of a classifier or encoder, converted or not.")
+TextColumn = Annotated[str, typer.Option(help="Column that holds the text.", rich_help_panel=_TEXTS)]
+
+_KeepLabels = Annotated[
+    list[str], typer.Option("--keep-label", help="Use only rows with this label. Repeatable.", rich_help_panel=_TEXTS)
 ]
-MoreData = Annotated[
-    list[str] | None,
-    typer.Argument(help="Further data, after --data.", metavar="[DATA]..."),
-]
-NumFeatures = Annotated[
-    int | None,
-    typer.Option(help="Features M of the kernel; its own default if left out."),
-]
-Option = Annotated[
-    list[str] | None,
-    typer.Option(help="name=value for the kernel's constructor. Repeatable."),
-]
-Overwrite = Annotated[bool, typer.Option(help="Replace a finished run in the output folder.")]
-Seed = Annotated[int, typer.Option(help="Of the split, fresh weights, the kernel's draws and the order of texts.")]
-SharedQk = Annotated[
-    bool, typer.Option(help="Queries and keys are the input of the layer, cut into heads; their projections go.")
-]
-TextColumn = Annotated[str, typer.Option(help="Column that holds the text.")]
+_Layers = Annotated[str | None, typer.Option(help="Layers to convert, as 0,2,5; all if left out.")]
+_Option = Annotated[list[str], typer.Option(help="name=value for the kernel's constructor. Repeatable.")]
+_Precision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.", rich_help_panel=_TRAINING)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSettings:
+    """What is asked of every run that reads a model and texts and writes a model folder."""
+
+    model: str
+    data: Data = field(default_factory=list)
+    output: str
+    kernel: str | None
+    num_features: NumFeatures = None
+    option: _Option = field(default_factory=list)
+    layers: _Layers = None
+    text_column: TextColumn = "text"
+    label_column: str | None
+    group_column: GroupColumn = None
+    keep_labels: _KeepLabels = field(default_factory=list)
+    held_out: HeldOut = None
+    max_length: MaxLength = 128
+    batch_size: BatchSize
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Of the split, fresh weights, draws of kernels and the order of texts.", rich_help_panel=_TRAINING
+        ),
+    ] = 0
+
+    @property
+    def kernel_options(self) -> dict[str, Any]:
+        """``option``, read."""
+        return parse_options(self.option)
+
+    @property
+    def layer_numbers(self) -> list[int] | None:
+        """``layers``, read."""
+        return None if self.layers is None else parse_numbers("--layers", self.layers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertSettings(TextSettings):
+    """Everything that decides the result of a conversion."""
+
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder or hub name of a Hugging Face encoder or decoder.")
+    ]
+    output: Output = "converted"
+    kernel: Annotated[str, typer.Option(help='A kernel ("kernelformer list" names them), or module:Class.')] = (
+        "hedgehog"
+    )
+    label_column: ProbeColumn = None
+    batch_size: BatchSize = 32
+    test_data: Annotated[
+        list[str], typer.Option(help="Text to judge by, in the place of held-out texts.", rich_help_panel=_TEXTS)
+    ] = field(default_factory=list)
+    window: Annotated[
+        int, typer.Option(help="Decoders: exact softmax over the last so many tokens, the kernel before.")
+    ] = 0
+    finetune: Finetune = "all"
+    distill_steps: DistillSteps = 150
+    finetune_steps: FinetuneSteps = 1000
+    learning_rate: Annotated[
+        float, typer.Option(help="Peak rate of the model's weights.", rich_help_panel=_TRAINING)
+    ] = 3e-4
+    kernel_learning_rate: Annotated[
+        float | None,
+        typer.Option(help="Peak rate of kernels; the kernel's own if left out.", rich_help_panel=_TRAINING),
+    ] = None
+    precision: _Precision = "auto"
+    measure: Annotated[bool, typer.Option(help="Measure time and memory of teacher and student.")] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierSettings(TextSettings):
+    """What ``align`` and ``train`` are both asked."""
+
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder or hub name of a classifier or encoder, converted or not.")
+    ]
+    label_column: Annotated[str, typer.Option(help="Column with the class of each text.", rich_help_panel=_TEXTS)]
+    held_out: Annotated[
+        int | None,
+        typer.Option(
+            help="Texts to test on, and as many to select by; a tenth, at most 1,000, if left out.",
+            rich_help_panel=_TEXTS,
+        ),
+    ] = None
+    batch_size: BatchSize = 64
+    fresh: Annotated[
+        str | None, typer.Option(help="small: a new classifier of two layers; of MODEL the tokenizer alone.")
+    ] = None
+    shared_qk: Annotated[
+        bool,
+        typer.Option(
+            "--shared-qk", help="Queries and keys are the input of the layer, cut into heads; their projections go."
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignSettings(ClassifierSettings):
+    """Everything that decides what ``align`` makes."""
+
+    output: Output = "aligned"
+    kernel: Annotated[
+        str | None, typer.Option(help="A kernel with projections; softmaxfeat where MODEL has none yet.")
+    ] = None
+    steps: Annotated[int, typer.Option(help="Steps of the dynamics.", rich_help_panel=_DYNAMICS)] = 300
+    level: Annotated[
+        str, typer.Option(help="What aligns: sequence (mean-pooled outputs) or token.", rich_help_panel=_DYNAMICS)
+    ] = "sequence"
+    normalised: Annotated[
+        bool,
+        typer.Option(
+            help="Centred alignment, blind to the size of outputs; or the paper's sum over pairs.",
+            rich_help_panel=_DYNAMICS,
+        ),
+    ] = True
+    also: Annotated[
+        str, typer.Option(help='What moves besides: nothing, or "norms and values".', rich_help_panel=_DYNAMICS)
+    ] = "nothing"
+    learning_rate: Annotated[float, typer.Option(help="Rate of norms and values.", rich_help_panel=_TRAINING)] = 1e-3
+    step_size: Annotated[
+        float, typer.Option(help="η of the dynamics (the paper's: 2e-3).", rich_help_panel=_DYNAMICS)
+    ] = 10.0
+    inverse_temperature: Annotated[
+        float, typer.Option(help="β (the paper's: 50); inf is without noise.", rich_help_panel=_DYNAMICS)
+    ] = 1e6
+    exponent: Annotated[
+        float, typer.Option(help="s of the repulsion; 0 is logarithmic.", rich_help_panel=_DYNAMICS)
+    ] = 0.0
+    repulsion_weight: Annotated[float, typer.Option(help="λ; 0 is without repulsion.", rich_help_panel=_DYNAMICS)] = (
+        1e-3
+    )
+    max_norm: Annotated[
+        float, typer.Option(help="Radius of the ball of particles (the paper's: 1.5).", rich_help_panel=_DYNAMICS)
+    ] = 12.0
+    max_drift: Annotated[
+        float, typer.Option(help="What a particle's drift is clipped to (the paper's: 10).", rich_help_panel=_DYNAMICS)
+    ] = 0.1
+    tolerance: Annotated[
+        float, typer.Option(help="Stop when particles move less in a step; 0 never does.", rich_help_panel=_DYNAMICS)
+    ] = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings(ClassifierSettings):
+    """Everything that decides what ``train`` makes."""
+
+    output: Output = "trained"
+    kernel: Annotated[
+        str | None, typer.Option(help="Convert to this kernel first (softmax too); MODEL's own attention if left out.")
+    ] = None
+    epochs: Annotated[
+        int, typer.Option(help="Passes through the training texts; the best one is kept.", rich_help_panel=_TRAINING)
+    ] = 3
+    learning_rate: Annotated[float, typer.Option(help="Peak rate of the weights.", rich_help_panel=_TRAINING)] = 1e-3
+    train_kernels: Annotated[
+        bool,
+        typer.Option(
+            "--train-kernels", help="Train kernels as well; they are frozen if not.", rich_help_panel=_TRAINING
+        ),
+    ] = False
+    kernel_learning_rate: Annotated[float, typer.Option(help="Peak rate of kernels.", rich_help_panel=_TRAINING)] = 1e-2
+    precision: _Precision = "auto"
+
+
+def parse_options(given: list[str]) -> dict[str, Any]:
+    """["floor=0.1", "phase=True"] -> {"floor": 0.1, "phase": True}; a value that is no Python literal is a string."""
+    parsed: dict[str, Any] = {}
+    for item in given:
+        name, separator, value = item.partition("=")
+        if not separator or not name.isidentifier():
+            raise KernelformerError(f"--option is name=value, got {item!r}")
+        try:
+            parsed[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            parsed[name] = value
+    return parsed
+
+
+def parse_numbers(name: str, given: str) -> list[int]:
+    """ "0,2,5" -> [0, 2, 5]; ``name`` is the option's, for the error."""
+    try:
+        return [int(part) for part in given.split(",")]
+    except ValueError as error:
+        raise KernelformerError(f"{name} is numbers with commas, as 0,2,5, got {given!r}") from error

@@ -14,7 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from kernelformer.bench.cost import Cost, measure_cost
 from kernelformer.bench.record import Evaluation, LanguageEvaluation, LayerError, Record, environment, short_name
 from kernelformer.bench.report import write_report
-from kernelformer.cli.settings import ConvertSettings, WorkFolder, held_out_texts, read_texts
+from kernelformer.cli.options import ConvertSettings
+from kernelformer.cli.work import WorkFolder, held_out_texts, read_texts
 from kernelformer.cli.yardsticks import EmbeddingYardstick, LikelihoodYardstick, Yardstick
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map
@@ -88,8 +89,8 @@ def prepare(settings: ConvertSettings) -> Prepared:
         read_teacher(settings.model),
         settings.kernel,
         settings.num_features,
-        settings.layers,
-        options=settings.options,
+        settings.layer_numbers,
+        options=settings.kernel_options,
         window=settings.window,
         seed=settings.seed,
     )
@@ -125,31 +126,28 @@ def _split(settings: ConvertSettings, corpus: Corpus) -> tuple[Corpus, Corpus]:
     return corpus.take([row for row, text in enumerate(corpus.texts) if text not in known]), test
 
 
-def describe(prepared: Prepared) -> str:
+def describe(prepared: Prepared) -> dict[str, str]:
     """What a run would do, in words."""
     settings = prepared.settings
     kernel = next(iter(kernels(prepared.student).values())).feature_map
     steps = [f"distil {settings.distill_steps} steps of {settings.batch_size} texts"]
     if settings.finetune != "none":
         steps.append(f"train {settings.finetune} for {settings.finetune_steps} steps")
-    return "\n".join(
-        [
-            f"model     {settings.model}: {type(prepared.teacher).__name__}, {prepared.layers} attention layers",
-            (
-                f"convert   {len(kernels(prepared.student))} layers to {settings.kernel}, "
-                f"{kernel.num_features} features a head"
-                + (f", softmax over the last {settings.window} tokens" if settings.window else "")
-            ),
-            (
-                f"data      {len(prepared.train):,} texts to train on, {len(prepared.test):,} held out, "
-                f"cut to {prepared.train_tokens.max_length} tokens ({prepared.train_tokens.full:,} fill them)"
-            ),
-            f"training  {', then '.join(steps)}",
-            f"judge     {prepared.yardstick.figure}",
-            f"measure   {'time and memory at N = 128 … 8,192' if _measured(prepared) else 'nothing'}",
-            f"write     {settings.output}",
-        ]
-    )
+    return {
+        "model": f"{settings.model}: {type(prepared.teacher).__name__}, {prepared.layers} attention layers",
+        "convert": (
+            f"{len(kernels(prepared.student))} layers to {settings.kernel}, {kernel.num_features} features a head"
+            + (f", softmax over the last {settings.window} tokens" if settings.window else "")
+        ),
+        "data": (
+            f"{len(prepared.train):,} texts to train on, {len(prepared.test):,} held out, "
+            f"cut to {prepared.train_tokens.max_length} tokens ({prepared.train_tokens.full:,} fill them)"
+        ),
+        "training": ", then ".join(steps),
+        "judge": prepared.yardstick.figure,
+        "measure": "time and memory at N = 128 … 8,192" if _measured(prepared) else "nothing",
+        "write": settings.output,
+    }
 
 
 def run(prepared: Prepared, say: Say, *, overwrite: bool = False) -> Record:
@@ -340,7 +338,7 @@ def _record(
         "student": settings.output,
         "kernel": settings.kernel,
         "num_features": found[0].feature_map.num_features,
-        "options": settings.options,
+        "options": settings.kernel_options,
         "window": settings.window,
         "seed": settings.seed,
         "finetune": settings.finetune,

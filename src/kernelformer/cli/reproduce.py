@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from kernelformer.cli.claims import CLAIMS, Claim, Run
+from kernelformer.cli.options import Output
+from kernelformer.cli.verb import Answer, Terminal, listed
 from kernelformer.errors import KernelformerError
 
 __all__ = ["reproduce"]
 
 
 def reproduce(
-    claim: Annotated[str | None, typer.Argument(metavar="CLAIM", help="A claim's name; none lists them.")] = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")] = "runs/reproduce",
+    terminal: Terminal,
+    claim: Annotated[str | None, typer.Argument(metavar="[CLAIM]", help="A claim's name; none lists them.")] = None,
+    output: Output = "runs/reproduce",
     seeds: Annotated[int | None, typer.Option(help="Repetitions; each claim has its own default.")] = None,
     scale: Annotated[str | None, typer.Option(help="Size of the study, where a claim has several.")] = None,
-) -> None:
-    """Measure a paper's claim here: a table on stdout, JSON and plots in OUTPUT/CLAIM*."""
+) -> Answer:
+    """Measure a paper's claim here: a table on stdout, JSON and plots in OUTPUT/CLAIM*.
+
+    Interrupted, the same command goes on where it stopped.
+    """
     if claim is None:
-        for name, known in CLAIMS.items():
-            print(f"{name}: {known.summary}")
-        return
+        rows = [
+            {"claim": name, "summary": c.summary, "scales": c.scales, "seeds": c.seeds} for name, c in CLAIMS.items()
+        ]
+        return Answer(rows, (listed({name: known.summary for name, known in CLAIMS.items()}),))
     if claim not in CLAIMS:
         raise KernelformerError(f"no claim {claim!r}; there are: {', '.join(CLAIMS)}")
     chosen = CLAIMS[claim]
@@ -33,10 +42,19 @@ def reproduce(
         folder=Path(output),
         seeds=_seeds(chosen, seeds),
         scale=_scale(claim, chosen, scale),
-        say=Console(stderr=True, highlight=False, markup=False).print,
+        say=terminal.say,
     )
     run.folder.mkdir(parents=True, exist_ok=True)
-    chosen.measure(run)
+    # What a study prints are its tables, which --json leaves out.
+    with contextlib.redirect_stdout(io.StringIO()) as tables:
+        chosen.measure(run)
+    return Answer(_results(run), (tables.getvalue().strip(),), run.folder, f"{claim}.options.toml")
+
+
+def _results(run: Run) -> dict[str, Any]:
+    """The JSON files of the claim, by name."""
+    files = sorted(run.folder.glob(f"{run.name}*.json"))
+    return {file.name: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
 def _seeds(claim: Claim, given: int | None) -> int:

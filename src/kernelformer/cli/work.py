@@ -1,4 +1,4 @@
-"""The options of conversion, alignment and training, and the folder that a run works in."""
+"""The texts that a run reads, and the folder that it works in."""
 
 from __future__ import annotations
 
@@ -6,104 +6,35 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel
 
+from kernelformer.cli.options import TextSettings
 from kernelformer.errors import KernelformerError
 from kernelformer.hf import load
 from kernelformer.tasks.files import write_json
 from kernelformer.tasks.text import Corpus, load_texts
 
-__all__ = ["ClassifierSettings", "ConvertSettings", "WorkFolder", "held_out_texts", "read_texts"]
+__all__ = ["WorkFolder", "held_out_texts", "read_texts"]
 
 
-@dataclass(frozen=True)
-class ConvertSettings:
-    """Everything that decides the result of a conversion; see ``kernelformer convert --help`` for each."""
-
-    model: str
-    data: list[str]
-    output: str
-    kernel: str = "hedgehog"
-    num_features: int | None = 64
-    options: dict[str, Any] = field(default_factory=dict)
-    layers: list[int] | None = None
-    window: int = 0
-    test_data: list[str] = field(default_factory=list)
-    text_column: str = "text"
-    label_column: str | None = None
-    group_column: str | None = None
-    keep_labels: list[str] | None = None
-    held_out: int | None = None
-    max_length: int = 128
-    finetune: str = "all"
-    distill_steps: int = 150
-    finetune_steps: int = 1000
-    batch_size: int = 32
-    learning_rate: float = 3e-4
-    kernel_learning_rate: float | None = None
-    precision: str = "auto"
-    seed: int = 0
-    measure: bool = True
-
-
-@dataclass(frozen=True)
-class ClassifierSettings:
-    """Everything that decides what ``align`` or ``train`` makes; see their ``--help``. ``verb`` says which."""
-
-    verb: str
-    model: str
-    data: list[str]
-    output: str
-    label_column: str
-    config: str | None = None
-    kernel: str | None = None
-    num_features: int | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    layers: list[int] | None = None
-    shared_qk: bool = False
-    text_column: str = "text"
-    group_column: str | None = None
-    keep_labels: list[str] | None = None
-    held_out: int | None = None
-    max_length: int = 128
-    batch_size: int = 64
-    seed: int = 0
-    steps: int = 300
-    level: str = "sequence"
-    normalised: bool = True
-    also: str = "nothing"
-    step_size: float = 10.0
-    inverse_temperature: float = 1e6
-    exponent: float = 0.0
-    repulsion_weight: float = 1e-3
-    max_norm: float = 12.0
-    max_drift: float = 0.1
-    tolerance: float = 0.0
-    epochs: int = 3
-    learning_rate: float = 1e-3
-    train_kernels: bool = False
-    kernel_learning_rate: float = 1e-2
-    precision: str = "auto"
-
-
-def read_texts(settings: ConvertSettings | ClassifierSettings, sources: Sequence[str], *, min_rows: int = 1) -> Corpus:
+def read_texts(settings: TextSettings, sources: Sequence[str], *, min_rows: int = 1) -> Corpus:
     """The texts of ``sources``, with the columns and labels that the settings name."""
     return load_texts(
         sources,
         text_column=settings.text_column,
         label_column=settings.label_column,
         group_column=settings.group_column,
-        keep_labels=settings.keep_labels,
+        keep_labels=settings.keep_labels or None,
         min_rows=min_rows,
     )
 
 
-def held_out_texts(settings: ConvertSettings | ClassifierSettings, corpus: Corpus) -> int:
+def held_out_texts(settings: TextSettings, corpus: Corpus) -> int:
     """How many texts to hold out: as the settings say, else a tenth, at most 1,000."""
     return max(2, min(1000, len(corpus) // 10)) if settings.held_out is None else settings.held_out
 
@@ -123,7 +54,7 @@ class WorkFolder:
 
     def __init__(
         self,
-        settings: ConvertSettings | ClassifierSettings,
+        settings: TextSettings,
         *,
         overwrite: bool,
         read: Callable[[Path], PreTrainedModel] | None = None,
