@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from kernelformer.bench import memory, worker
-from kernelformer.bench.memory import attention_memory
+from kernelformer.bench.memory import attention_memory, step_memory
 from kernelformer.bench.spec import AttentionSpec
+from kernelformer.bench.training_step import TrainingStep
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
 SPEC = AttentionSpec("elu", head_dim=64, num_heads=8)
@@ -75,3 +76,18 @@ def test_a_peak_that_cannot_be_reset_is_a_reason(monkeypatch: pytest.MonkeyPatch
     answer = worker._answer(request)
     assert answer["mib"] is None
     assert "cannot be reset here (denied)" in answer["reason"]
+
+
+@LINUX
+@pytest.mark.slow
+def test_a_training_step_of_eager_softmax_is_quadratic_and_that_of_a_kernel_is_not() -> None:
+    sizes = {"num_layers": 1, "num_heads": 2, "head_dim": 8, "feed_forward": 16, "num_features": 16}
+    peaks: dict[tuple[str, int], float] = {}
+    for method in ("softmax (eager)", "elu"):
+        for length in (1500, 3000):
+            found = step_memory(TrainingStep(method, **sizes), length)["mib"]
+            assert found is not None
+            peaks[method, length] = found[0]
+    assert peaks["softmax (eager)", 3000] > 3 * peaks["softmax (eager)", 1500]
+    assert peaks["elu", 3000] < 3 * peaks["elu", 1500]
+    assert peaks["elu", 3000] < 0.3 * peaks["softmax (eager)", 3000]

@@ -9,14 +9,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import torch
 
 from kernelformer.bench.case import Case
 from kernelformer.bench.spec import AttentionSpec
 
-__all__ = ["Memory", "attention_memory", "case_memory", "model_memory"]
+if TYPE_CHECKING:
+    # It loads transformers, which attention alone does without.
+    from kernelformer.bench.training_step import TrainingStep
+
+__all__ = ["Memory", "attention_memory", "case_memory", "model_memory", "step_memory"]
 
 _ENVIRONMENT: Final = {"MALLOC_MMAP_THRESHOLD_": "65536"}
 """glibc then gives freed blocks back at once; by default it keeps them, and fragments grow the peak manyfold."""
@@ -74,6 +78,15 @@ def model_memory(
         own_kernel: as for ``kernelformer.load``.
     """
     return _measure({"folder": str(folder), "own_kernel": own_kernel}, lengths, seed, timeout)
+
+
+def step_memory(step: TrainingStep, length: int, *, seed: int = 0, timeout: float = 300.0) -> Memory:
+    """Peak memory of one training step on one text: activations, gradients and the state of the optimiser.
+
+    Args:
+        timeout: seconds that the process may take.
+    """
+    return _measure({"step": asdict(step)}, [length], seed, timeout)
 
 
 def _measure(request: Mapping[str, Any], lengths: Sequence[int], seed: int, timeout: float) -> Memory:

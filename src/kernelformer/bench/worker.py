@@ -1,7 +1,7 @@
 """Measures peak memory; a process of its own: ``python -m kernelformer.bench.worker``, JSON in, JSON out.
 
-In: {"case": {...}}, {"spec": {...}, "implementation": "softmax" | "kernel"} or {"folder": ...}, with "lengths", "seed",
-"threads".
+In: {"case": {...}}, {"step": {...}}, {"spec": {...}, "implementation": "softmax" | "kernel"} or {"folder": ...}, with
+"lengths", "seed", "threads".
 Out: {"mib": [...] | null, "reason": null | why not}.
 """
 
@@ -41,6 +41,8 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     prepare: Callable[[int], Call] | str
     if "case" in request:
         prepare = _case(Case(**request["case"]), min(lengths))
+    elif "step" in request:
+        prepare = _step(request["step"])
     else:
         prepare = _attention(request) if "spec" in request else _model(request)
     if isinstance(prepare, str):
@@ -66,6 +68,13 @@ def _case(case: Case, shortest: int) -> Callable[[int], Call] | str:
     return prepare
 
 
+def _step(step: Mapping[str, Any]) -> Callable[[int], Call]:
+    # Attention alone is measured without loading transformers.
+    from kernelformer.bench.training_step import TrainingStep
+
+    return TrainingStep(**step).prepare
+
+
 def _attention(request: Mapping[str, Any]) -> Callable[[int], Call]:
     spec = AttentionSpec(**request["spec"])
     attend: Callable[[Tensor, Tensor, Tensor], Tensor] = F.scaled_dot_product_attention
@@ -80,7 +89,6 @@ def _attention(request: Mapping[str, Any]) -> Callable[[int], Call]:
 
 
 def _model(request: Mapping[str, Any]) -> Callable[[int], Call]:
-    # Attention alone is measured without loading transformers.
     from transformers import AutoConfig, AutoModel
 
     from kernelformer.hf import load
