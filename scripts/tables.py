@@ -140,6 +140,13 @@ def synthetic_table(markdown: Callable[[Any], str]) -> Callable[[], str]:
     return table
 
 
+def efficiency_table() -> str:
+    """The steps of `kernelformer reproduce efficiency`, from their copy in docs/results."""
+    from kernelformer.bench.efficiency import efficiency_markdown
+
+    return efficiency_markdown(json.loads((ROOT / "docs/results/efficiency.json").read_text(encoding="utf-8"))) + "\n"
+
+
 def bench_table(number: int) -> str:
     """One of the tables of `make bench`, from its copy in docs/results: times, crossovers, memory."""
     from kernelformer.bench.engine_table import markdown, tables
@@ -177,6 +184,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "coulomb-text-metrics": coulomb_text_table("metrics"),
     "coulomb-text-pairs": coulomb_text_table("pairs"),
     "coulomb-time": coulomb_time_table,
+    "efficiency": efficiency_table,
     "generation": generation_table,
     "kernels": kernels_table,
     "starters": lambda: kernels_table(STARTERS),

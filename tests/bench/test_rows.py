@@ -24,6 +24,15 @@ def test_what_was_measured_is_read(tmp_path):
     assert not path.exists()
 
 
+def test_all_rows_come_in_their_order_and_the_time_left_is_told(tmp_path):
+    rows = Rows(tmp_path / "study.rows.jsonl", {})
+    rows.get("b", lambda: {"value": 2})
+    told = []
+    found = rows.get_all({"a": lambda: {"value": 1}, "b": never, "c": lambda: {"value": 3}}, told.append)
+    assert list(found.items()) == [("a", {"value": 1}), ("b", {"value": 2}), ("c", {"value": 3})]
+    assert told == ["[2/3] a", "[3/3] c, about 0 min left"]
+
+
 @pytest.mark.parametrize("cut", [1, 5])
 def test_a_line_that_was_being_written_is_measured_again(tmp_path, cut):
     path = tmp_path / "study.rows.jsonl"

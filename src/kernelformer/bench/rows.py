@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,21 @@ class Rows:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({key: self._rows[key]}) + "\n")
         return self._rows[key]
+
+    def get_all(
+        self, wanted: Mapping[str, Callable[[], Mapping[str, Any]]], say: Callable[[str], None] = lambda _: None
+    ) -> dict[str, Any]:
+        """The rows of all keys, in their order; ``say`` is told each that is measured, and about how long is left."""
+        missing = [key for key in wanted if key not in self._rows]
+        begin = time.perf_counter()
+        for number, key in enumerate(missing):
+            left = ""
+            if number:
+                minutes = (time.perf_counter() - begin) / number * (len(missing) - number) / 60
+                left = f", about {minutes:.0f} min left"
+            say(f"[{len(wanted) - len(missing) + number + 1}/{len(wanted)}] {key}{left}")
+            self.get(key, wanted[key])
+        return {key: self._rows[key] for key in wanted}
 
     def finish(self) -> None:
         """Forget the file: the study is whole and its result written."""

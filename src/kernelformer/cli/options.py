@@ -234,6 +234,12 @@ class TrainSettings(ClassifierSettings):
     ] = False
     kernel_learning_rate: Annotated[float, typer.Option(help="Peak rate of kernels.", rich_help_panel=_TRAINING)] = 1e-2
     precision: _Precision = "auto"
+    tensorboard: Annotated[
+        bool,
+        typer.Option(
+            "--tensorboard", help="Write the loss curve for TensorBoard to OUTPUT/events.", rich_help_panel=_TRAINING
+        ),
+    ] = False
 
 
 def parse_options(given: list[str]) -> dict[str, Any]:

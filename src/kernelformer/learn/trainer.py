@@ -15,6 +15,8 @@ from tqdm import tqdm
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
+from kernelformer.errors import KernelformerError
+
 __all__ = ["PRECISIONS", "Batch", "Schedule", "Selection", "fit", "wants_bfloat16"]
 
 Batch = Mapping[str, Tensor]
@@ -33,6 +35,7 @@ class Schedule:
             instructions for it.
         max_grad_norm: gradients are clipped to it; 0 leaves them.
         save_steps: a checkpoint every so many steps, from which an interrupted run goes on.
+        events: a folder for TensorBoard, which is given every entry of the loss curve; None writes nothing.
     """
 
     steps: int
@@ -44,6 +47,7 @@ class Schedule:
     max_grad_norm: float = 0.0
     save_steps: int = 200
     seed: int = 0
+    events: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,8 @@ def fit(
     trainer.remove_callback(ProgressCallback)
     if sys.stderr.isatty():
         trainer.add_callback(_Bar(label))
+    if schedule.events is not None:
+        trainer.add_callback(_tensorboard(schedule.events))
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
     return [(int(entry["step"]), entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
 
@@ -173,6 +179,18 @@ class _Bar(ProgressCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if self.training_bar is not None and logs and "loss" in logs:
             self.training_bar.set_postfix(loss=f"{float(logs['loss']):.4f}")
+
+
+def _tensorboard(folder: str) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise KernelformerError(
+            f"events for TensorBoard need {error.name}: pip install 'kernelformer[tensorboard]'"
+        ) from error
+    from transformers.integrations.integration_utils import TensorBoardCallback
+
+    return TensorBoardCallback(SummaryWriter(folder))
 
 
 def _arguments(schedule: Schedule, folder: Path, selection: Selection | None) -> TrainingArguments:

