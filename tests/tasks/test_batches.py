@@ -63,6 +63,11 @@ def test_tokenise_cuts_and_counts(tokenizer: PreTrainedTokenizerBase) -> None:
     assert tokens[1]["input_ids"][-1] == tokenizer.sep_token_id
 
 
+def test_a_pair_is_one_sequence_of_which_the_longer_text_is_cut(tokenizer: PreTrainedTokenizerBase) -> None:
+    tokens = tokenise(tokenizer, ["a good bright film is a film"], 8, ["dull plot"])
+    assert tokenizer.decode(tokens[0]["input_ids"]) == "[CLS] a good bright [SEP] dull plot [SEP]"
+
+
 def test_batches_are_padded_tensors_and_leave_the_global_generator_alone(tokenizer: PreTrainedTokenizerBase) -> None:
     texts = ["a film", "a good bright film is a film", "bad"]
     loader = batches(tokenise(tokenizer, texts, 16), tokenizer, 3, seed=0)

@@ -165,6 +165,15 @@ def test_split_drops_training_texts_that_are_held_out() -> None:
     assert len(train) < 30
 
 
+def test_pairs_are_read_taken_and_held_out_as_pairs(tmp_path: Path) -> None:
+    rows = ["first,second", *(f"a,{row}" for row in range(8)), "A,0", ",9", "a,"]
+    corpus = load_texts([write(tmp_path / "t.csv", "\n".join(rows))], text_column="first", pair_column="second")
+    assert corpus.texts == (*"aaaaaaaa", "A") and corpus.pairs == (*"01234567", "0") and corpus.empty == 2
+    train, test = split(corpus, held_out=4, seed=0)
+    assert train.pairs is not None and test.pairs is not None
+    assert not set(train.pairs) & set(test.pairs) and len(train) >= 4
+
+
 @pytest.mark.parametrize("held_out", [0, 14, 15])
 def test_split_refuses_an_empty_side(held_out: int) -> None:
     with pytest.raises(DataError, match="held_out must lie between 1 and 13"):

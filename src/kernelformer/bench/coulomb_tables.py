@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelformer.bench.coulomb_text import ROWS, Row
+from kernelformer.bench.coulomb_text import PAPER, ROWS, Row
 from kernelformer.tasks.metrics import Difference, compare_classifiers
 
 __all__ = ["StudyPair", "StudyRow", "StudySummary", "metrics_markdown", "pairs_markdown", "summarise"]
@@ -66,6 +66,7 @@ class StudySummary(TypedDict):
 
 def summarise(study: dict[str, Any], rows: Sequence[Row] = ROWS) -> StudySummary:
     """Means, spreads and paired differences of what ``run_study`` returned."""
+    paper = PAPER[study["settings"]["texts"]]
     runs = {row.name: [run for run in study["runs"] if run["row"] == row.name] for row in rows}
     labels = np.asarray(study["labels"])
     correct = {name: [_correct(run, labels) for run in found] for name, found in runs.items()}
@@ -76,13 +77,13 @@ def summarise(study: dict[str, Any], rows: Sequence[Row] = ROWS) -> StudySummary
         "texts": study["texts"],
         "machine": study["machine"],
         "versions": study["versions"],
-        "rows": [_row(row, runs[row.name]) for row in rows],
+        "rows": [_row(row.name, runs[row.name], paper[row.name]) for row in rows],
         "pairs": [
             {
                 "kernel": kernel,
                 "vanilla": compare_classifiers(correct[f"vanilla {kernel}"], correct[f"kernel {kernel}"]),
                 "softmax": compare_classifiers(correct["softmax"], correct[f"kernel {kernel}"]),
-                "paper": _paper_gain(kernel, rows),
+                "paper": _paper_gain(kernel, paper),
             }
             for kernel in pairs
         ],
@@ -125,23 +126,22 @@ def _correct(run: dict[str, Any], labels: NDArray[np.int64]) -> NDArray[np.bool_
     return found
 
 
-def _row(row: Row, runs: Sequence[dict[str, Any]]) -> StudyRow:
+def _row(name: str, runs: Sequence[dict[str, Any]], paper: float | None) -> StudyRow:
     metrics = {}
-    for name in _METRICS:
-        values = [run["metrics"][name] for run in runs]
-        metrics[name] = (statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0)
+    for metric in _METRICS:
+        values = [run["metrics"][metric] for run in runs]
+        metrics[metric] = (statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0)
     return {
-        "row": row.name,
+        "row": name,
         "metrics": metrics,
         "validation": statistics.fmean(max(run["validation"]) for run in runs),
         "seconds": statistics.fmean(sum(run["seconds"].values()) for run in runs),
-        "paper": row.paper,
+        "paper": paper,
     }
 
 
-def _paper_gain(kernel: str, rows: Sequence[Row]) -> float | None:
-    found = {row.name: row.paper for row in rows}
-    vanilla, learned = found[f"vanilla {kernel}"], found[f"kernel {kernel}"]
+def _paper_gain(kernel: str, paper: Mapping[str, float | None]) -> float | None:
+    vanilla, learned = paper[f"vanilla {kernel}"], paper[f"kernel {kernel}"]
     return None if vanilla is None or learned is None else learned - vanilla
 
 

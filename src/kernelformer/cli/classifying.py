@@ -80,7 +80,8 @@ def prepare(settings: Settings) -> PreparedClassifier:
     max_length = min(settings.max_length, getattr(model.config, "max_position_embeddings", settings.max_length))
 
     def part(corpus: Corpus) -> _Part:
-        return _Part(tokenise(tokenizer, corpus.texts, max_length), class_numbers(corpus.labels or (), classes))
+        tokens = tokenise(tokenizer, corpus.texts, max_length, corpus.pairs)
+        return _Part(tokens, class_numbers(corpus.labels or (), classes))
 
     return PreparedClassifier(settings, model, tokenizer, classes, part(train), part(validation), part(test))
 

@@ -24,6 +24,9 @@ def reproduce(
     output: Output = "runs/reproduce",
     seeds: Annotated[int | None, typer.Option(help="Repetitions; each claim has its own default.")] = None,
     scale: Annotated[str | None, typer.Option(help="Size of the study, where a claim has several.")] = None,
+    archives: Annotated[
+        str, typer.Option(help="The folder of source archives from which some claims take their data.")
+    ] = "runs/archives",
 ) -> Answer:
     """Measure a paper's claim here: a table on stdout, JSON and plots in OUTPUT/CLAIM*.
 
@@ -42,6 +45,7 @@ def reproduce(
         folder=Path(output),
         seeds=_seeds(chosen, seeds),
         scale=_scale(claim, chosen, scale),
+        archives=Path(archives),
         say=terminal.say,
     )
     run.folder.mkdir(parents=True, exist_ok=True)

@@ -96,8 +96,12 @@ class LengthBatches(Sampler[list[int]]):
         return [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
 
 
-def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> TokenisedTexts:
+def tokenise(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, pairs: Sequence[str] | None = None
+) -> TokenisedTexts:
     """Token ids of texts, cut to ``max_length`` tokens, special ones included.
+
+    With ``pairs``, a second text each, the tokenizer joins both, and the longer one is cut first.
 
     Raises:
         DataError: no texts.
@@ -105,10 +109,11 @@ def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
     """
     if not texts:
         raise DataError("there are no texts to tokenise")
-    special = tokenizer.num_special_tokens_to_add()
+    special = tokenizer.num_special_tokens_to_add(pair=pairs is not None)
     if max_length <= special:
         raise KernelformerError(f"max_length must be above the {special} special tokens of a text, got {max_length}")
-    encoded = tokenizer(list(texts), truncation=True, max_length=max_length)
+    second = None if pairs is None else list(pairs)
+    encoded = tokenizer(list(texts), second, truncation=True, max_length=max_length)
     columns = {name: values for name, values in encoded.items() if name in tokenizer.model_input_names}
     examples = [{name: values[row] for name, values in columns.items()} for row in range(len(texts))]
     return TokenisedTexts(examples, max_length)

@@ -25,6 +25,7 @@ class Corpus:
         origin: the sources.
         empty: how many empty texts were dropped.
         unlabelled: how many texts were dropped because their label is not among those to keep.
+        pairs: the second text of each pair, or None where texts stand alone.
     """
 
     texts: tuple[str, ...]
@@ -33,6 +34,7 @@ class Corpus:
     origin: tuple[str, ...]
     empty: int = 0
     unlabelled: int = 0
+    pairs: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -44,6 +46,7 @@ class Corpus:
             labels=None if self.labels is None else tuple(self.labels[row] for row in rows),
             groups=None if self.groups is None else tuple(self.groups[row] for row in rows),
             origin=self.origin,
+            pairs=None if self.pairs is None else tuple(self.pairs[row] for row in rows),
         )
 
     def sample(self, most: int, *, seed: int) -> Corpus:
@@ -58,6 +61,7 @@ def load_texts(
     sources: Sequence[str],
     *,
     text_column: str = "text",
+    pair_column: str | None = None,
     label_column: str | None = None,
     group_column: str | None = None,
     keep_labels: Collection[str] | None = None,
@@ -69,6 +73,7 @@ def load_texts(
         sources: .txt (a line is a text), .jsonl, .csv, .tsv files in UTF-8, each also .gz or .bz2;
             or a name that ``datasets`` loads, "owner/name" or "owner/name:split" (split: train).
         text_column: the column of the text; the lines of a .txt file whatever its name.
+        pair_column: the column of a second text, for pairs; a pair is empty if either text is.
         label_column: the column of a label, any value becomes a string.
         group_column: the column of a group that must not be torn apart, for example a film.
         keep_labels: rows with other labels are dropped and counted.
@@ -82,6 +87,7 @@ def load_texts(
     if keep_labels is not None and label_column is None:
         raise DataError("labels to keep need a label column; name it")
     texts: list[str] = []
+    pairs: list[str] = []
     labels: list[str] = []
     groups: list[str] = []
     empty = 0
@@ -89,7 +95,8 @@ def load_texts(
     for source in sources:
         for place, row in read_rows(source, text_column):
             text = _text(row, text_column, place)
-            if not text.strip():
+            pair = None if pair_column is None else _text(row, pair_column, place)
+            if not text.strip() or (pair is not None and not pair.strip()):
                 empty += 1
                 continue
             if label_column is not None:
@@ -100,6 +107,8 @@ def load_texts(
                 labels.append(label)
             if group_column is not None:
                 groups.append(_value(row, group_column, place, "group", required=True))
+            if pair is not None:
+                pairs.append(pair)
             texts.append(text)
     _check_labels(keep_labels, seen_labels)
     if len(texts) < min_rows:
@@ -114,6 +123,7 @@ def load_texts(
         origin=tuple(sources),
         empty=empty,
         unlabelled=seen_labels.total() - len(labels),
+        pairs=tuple(pairs) if pair_column is not None else None,
     )
 
 
@@ -121,7 +131,7 @@ def split(corpus: Corpus, *, held_out: int, seed: int) -> tuple[Corpus, Corpus]:
     """Split into training texts and exactly ``held_out`` test texts, no group on both sides.
 
     Groups are drawn at random until the test texts suffice, then cut to the number by a second draw.
-    Training texts that are also test texts (but for case and white space) are dropped.
+    Training texts, or pairs, that are also test texts (but for case and white space) are dropped.
 
     Returns:
         (train, test), both in the order of the corpus.
@@ -146,8 +156,8 @@ def split(corpus: Corpus, *, held_out: int, seed: int) -> tuple[Corpus, Corpus]:
         aside.extend(rows_of[names[index]])
     chosen = sorted(aside[i] for i in torch.randperm(len(aside), generator=generator)[:held_out].tolist())
     test = corpus.take(chosen)
-    hidden, known = set(aside), {_normalised(text) for text in test.texts}
-    train = [row for row in range(len(corpus)) if row not in hidden and _normalised(corpus.texts[row]) not in known]
+    hidden, known = set(aside), set(_normalised(test))
+    train = [row for row, text in enumerate(_normalised(corpus)) if row not in hidden and text not in known]
     if not train:
         raise DataError(
             f"{held_out} held-out texts leave none to train on, of {len(corpus)} in {len(names)} groups; hold out fewer"
@@ -183,5 +193,7 @@ def _check_labels(keep: Collection[str] | None, seen: Counter[str]) -> None:
             raise DataError(f"no text has the label {label!r}; there are: {common or 'none'}")
 
 
-def _normalised(text: str) -> str:
-    return " ".join(text.casefold().split())
+def _normalised(corpus: Corpus) -> list[tuple[str, ...]]:
+    """What makes two texts, or two pairs, the same: their words in any case."""
+    columns = (corpus.texts,) if corpus.pairs is None else (corpus.texts, corpus.pairs)
+    return [tuple(" ".join(text.casefold().split()) for text in row) for row in zip(*columns, strict=True)]

@@ -18,6 +18,7 @@ class Run:
         folder: exists.
         seeds: repetitions, at least 2.
         scale: one of the claim's.
+        archives: the folder of source archives that carry data.
         say: prints a line of progress to stderr.
     """
 
@@ -25,6 +26,7 @@ class Run:
     folder: Path
     seeds: int
     scale: str
+    archives: Path
     say: Callable[[str], None]
 
     def write_plots(self, plots: dict[str, str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kernelformer.cli.claims.claim import Claim, Run
 
 __all__ = ["CLAIMS"]
@@ -24,7 +26,7 @@ def _coulomb_synthetic(run: Run) -> None:
     print(synthetic_markdown(study))
 
 
-def _coulomb_text(run: Run) -> None:
+def _coulomb_text(texts: str, run: Run) -> None:
     import transformers
 
     from kernelformer.bench.coulomb_tables import metrics_markdown, pairs_markdown, summarise
@@ -34,9 +36,9 @@ def _coulomb_text(run: Run) -> None:
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
+    name, scale = f"{run.name}-{run.scale}", SCALES[texts][run.scale]
     kept = Rows(run.folder / f"{name}.rows.jsonl", scale_settings(scale))
-    summary = summarise(run_study(scale, run.seeds, kept, say=run.say))
+    summary = summarise(run_study(scale, run.seeds, kept, run.archives, say=run.say))
     write_json(run.folder / f"{name}.json", summary)
     kept.finish()
     print(f"\n{metrics_markdown(summary)}\n\n{pairs_markdown(summary)}")
@@ -58,12 +60,19 @@ CLAIMS = {
         measure=_coulomb_synthetic,
         scales=("small", "paper"),
     ),
-    "coulomb-text": Claim(
-        "Coulomb: kernels of attention learned as particles classify film reviews better than frozen ones and softmax",
-        seeds=3,
-        measure=_coulomb_text,
-        scales=("small", "paper"),
-    ),
+    **{
+        name: Claim(
+            f"Coulomb: kernels of attention learned as particles classify {what} better than frozen ones and softmax",
+            seeds=3,
+            measure=partial(_coulomb_text, texts),
+            scales=("small", "paper"),
+        )
+        for name, texts, what in (
+            ("coulomb-text", "rotten-tomatoes", "film reviews"),
+            ("coulomb-valence", "valence", "sentences by sentiment, in the place of SST-2,"),
+            ("coulomb-verses", "verses", "pairs of verses, in the place of QQP,"),
+        )
+    },
     "coulomb-time": Claim(
         "Coulomb: attention with learned particles takes the time of that with frozen ones, linear in the length",
         seeds=16,
