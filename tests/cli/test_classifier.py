@@ -61,6 +61,16 @@ def test_a_fresh_model_and_plain_softmax(align, train, tmp_path):
     assert train(None, tmp_path / "d", "--fresh", "small", "--kernel", "softmax", "--shared-qk") == 0
 
 
+def test_pairs_are_classified_as_pairs(train, tmp_path, capsys):
+    assert train(None, tmp_path / "a", "--pair-column", "label") == 0
+    pairs = json.loads((tmp_path / "a" / "report.json").read_text())
+    assert train(None, tmp_path / "b") == 0
+    texts = json.loads((tmp_path / "b" / "report.json").read_text())
+    assert pairs["texts"] == texts["texts"] and pairs["losses"] != texts["losses"]
+    assert train(None, tmp_path / "c", "--pair-column", "second") == 2
+    assert "no text column 'second'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["align", "train"])
 def test_an_interrupted_run_goes_on_to_the_same_bits(align, train, tmp_path, monkeypatch, capsys, verb):
     def call(folder, *more):

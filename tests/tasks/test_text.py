@@ -109,7 +109,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_data_set_that_cannot_be_loaded_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: str, split: str) -> None:
+    def refuse(name: str, config: str | None, split: str) -> None:
         raise ConnectionError(f"no way to {name}\nlong trace")
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
@@ -126,7 +126,9 @@ def test_a_data_set_gives_the_names_of_its_classes(monkeypatch: pytest.MonkeyPat
         }
     )
     table = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, 0], "n": [7, 7]}, features=features)
-    monkeypatch.setattr(datasets, "load_dataset", lambda name, split: {("x/y", "train"): table}[name, split])
+    known = {("x/y", None, "train"): table, ("x/y", "z", "test"): table.select([1])}
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, config, split: known[name, config, split])
+    assert load_texts(["x/y/z:test"]).texts == ("b",)
     corpus = load_texts(["x/y"], label_column="label", group_column="n")
     assert corpus.labels == ("pos", "neg")
     assert corpus.groups == ("7", "7")

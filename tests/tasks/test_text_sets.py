@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelformer.errors import DataError
-from kernelformer.tasks import text_sets
+from kernelformer.tasks import text, text_sets
 from kernelformer.tasks.text_sets import TEXT_SETS, read_text_set
 
 
@@ -104,6 +104,13 @@ def test_reuters_skips_its_three_lines_of_header(package: Path) -> None:
         (folder / f"reuters-r8-{part}.tab").write_text(f"Category\tText\nd\tstring\nclass\t\n\nearn\tnet of {part}\n")
     corpus = read_text_set("reuters-8", package)
     assert (corpus.texts, corpus.labels) == (("net of train", "net of test"), ("earn", "earn"))
+
+
+def test_glue_is_read_by_the_columns_of_each_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = [("row 0", {"question": "who?", "sentence": "he", "label": "entailment", "idx": 0})]
+    monkeypatch.setattr(text, "read_rows", lambda source, _: {"nyu-mll/glue/qnli": table}[source])
+    corpus = read_text_set("glue/qnli", Path("nowhere"))
+    assert (corpus.texts, corpus.pairs, corpus.labels) == (("who?",), ("he",), ("entailment",))
 
 
 def test_a_missing_archive_says_how_to_get_it(tmp_path: Path) -> None:

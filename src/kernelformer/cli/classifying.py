@@ -70,7 +70,7 @@ def prepare(settings: Settings) -> PreparedClassifier:
         KernelformerError: whatever cannot be met, in one line.
     """
     _check(settings)
-    corpus = read_texts(settings, settings.data, min_rows=20)
+    corpus = read_texts(settings, settings.data, min_rows=20, pair_column=settings.pair_column)
     held_out = held_out_texts(settings, corpus)
     rest, test = split(corpus, held_out=held_out, seed=settings.seed)
     train, validation = split(rest, held_out=held_out, seed=settings.seed)

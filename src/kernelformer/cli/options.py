@@ -149,6 +149,9 @@ class ClassifierSettings(TextSettings):
         str, typer.Argument(metavar="MODEL", help="Folder or hub name of a classifier or encoder, converted or not.")
     ]
     label_column: Annotated[str, typer.Option(help="Column with the class of each text.", rich_help_panel=_TEXTS)]
+    pair_column: Annotated[
+        str | None, typer.Option(help="Column of a second text, to classify pairs.", rich_help_panel=_TEXTS)
+    ] = None
     held_out: Annotated[
         int | None,
         typer.Option(

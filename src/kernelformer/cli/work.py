@@ -22,11 +22,14 @@ from kernelformer.tasks.text import Corpus, load_texts
 __all__ = ["WorkFolder", "held_out_texts", "read_texts"]
 
 
-def read_texts(settings: TextSettings, sources: Sequence[str], *, min_rows: int = 1) -> Corpus:
+def read_texts(
+    settings: TextSettings, sources: Sequence[str], *, min_rows: int = 1, pair_column: str | None = None
+) -> Corpus:
     """The texts of ``sources``, with the columns and labels that the settings name."""
     return load_texts(
         sources,
         text_column=settings.text_column,
+        pair_column=pair_column,
         label_column=settings.label_column,
         group_column=settings.group_column,
         keep_labels=settings.keep_labels or None,

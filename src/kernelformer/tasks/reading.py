@@ -25,7 +25,7 @@ Rows = Iterator[tuple[str, dict[str, object]]]
 
 
 def read_rows(source: str, line_column: str) -> Rows:
-    """The rows of a file by its suffix, or of a ``datasets`` name ("owner/name", "owner/name:split").
+    """The rows of a file by its suffix, or of a ``datasets`` name ("owner/name", "owner/name/config:split").
 
     A file is read as a whole before its first row is given.
 
@@ -129,8 +129,9 @@ def _read_dataset(source: str) -> Rows:
         ) from None
     name, _, split = source.partition(":")
     split = split or "train"
+    name, config = name.rsplit("/", 1) if name.count("/") == 2 else (name, None)
     try:
-        rows = datasets.load_dataset(name, split=split)
+        rows = datasets.load_dataset(name, config, split=split)
     except Exception as error:  # the library raises some dozen unrelated classes here
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(

@@ -71,7 +71,7 @@ def load_texts(
 
     Args:
         sources: .txt (a line is a text), .jsonl, .csv, .tsv files in UTF-8, each also .gz or .bz2;
-            or a name that ``datasets`` loads, "owner/name" or "owner/name:split" (split: train).
+            or a name that ``datasets`` loads, "owner/name" or "owner/name/config:split" (split: train).
         text_column: the column of the text; the lines of a .txt file whatever its name.
         pair_column: the column of a second text, for pairs; a pair is empty if either text is.
         label_column: the column of a label, any value becomes a string.

