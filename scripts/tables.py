@@ -111,13 +111,13 @@ def anisotropy_table() -> str:
     return anisotropy_markdown(rows, 256) + "\n"
 
 
-def coulomb_text_table(name: str) -> Callable[[], str]:
-    """A table of `kernelformer reproduce coulomb-text`, from its copy in docs/results."""
+def coulomb_text_table(name: str, claim: str = "coulomb-text") -> Callable[[], str]:
+    """A table of `kernelformer reproduce coulomb-text`, or of a like claim, from its copy in docs/results."""
 
     def table() -> str:
         from kernelformer.bench import coulomb_tables
 
-        summary = json.loads((ROOT / "docs/results/coulomb-text-small.json").read_text(encoding="utf-8"))
+        summary = json.loads((ROOT / f"docs/results/{claim}-small.json").read_text(encoding="utf-8"))
         prints = {"metrics": coulomb_tables.metrics_markdown, "pairs": coulomb_tables.pairs_markdown}
         return prints[name](summary) + "\n"
 
@@ -184,6 +184,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "coulomb-text-metrics": coulomb_text_table("metrics"),
     "coulomb-text-pairs": coulomb_text_table("pairs"),
     "coulomb-time": coulomb_time_table,
+    "coulomb-valence-metrics": coulomb_text_table("metrics", "coulomb-valence"),
+    "coulomb-valence-pairs": coulomb_text_table("pairs", "coulomb-valence"),
     "efficiency": efficiency_table,
     "generation": generation_table,
     "kernels": kernels_table,
