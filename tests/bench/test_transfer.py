@@ -68,16 +68,14 @@ def kept(path, scale=TINY):
 
 
 def test_every_kernel_is_judged_at_home_and_where_it_was_carried(tmp_path, monkeypatch):
-    students = ("hedgehog", "flexformer_n", "favor")
-    study = run_transfer(TINY, 2, kept(tmp_path), NOWHERE, students=students)
+    students = ("hedgehog", "favor")
+    study = run_transfer(TINY, 1, kept(tmp_path), NOWHERE, students=students)
     judged = {(run["kernel"], run["source"]): list(run["accuracy"]) for run in study["runs"]}
     assert judged["softmax", "films"] == judged["favor", "films"] == ["films"]
     assert judged["hedgehog", "films"] == ["films", "plots"] and judged["hedgehog", "plots"] == ["plots", "films"]
     monkeypatch.setattr(transfer._Study, "run", lambda *_: pytest.fail("a finished run was run again"))
-    again = run_transfer(TINY, 2, kept(tmp_path), NOWHERE, students=students)
+    again = run_transfer(TINY, 1, kept(tmp_path), NOWHERE, students=students)
     assert json.loads(json.dumps(again)) == json.loads(json.dumps(study))
-    assert scores_markdown(study).count("another task") == 2
-    assert "flexformer_n keeps 98 %" in claims_markdown(study)
 
 
 def test_only_kernels_are_carried_to_another_task(monkeypatch):
