@@ -13,7 +13,7 @@ from kernelformer.feature_maps import FEATURE_MAPS
 from kernelformer.features import FeatureMap, Features, ProjectedFeatureMap
 
 if TYPE_CHECKING:
-    from kernelformer.hf import convert, load
+    from kernelformer.hf import convert, load, split_sequence
     from kernelformer.learn import distill
     from kernelformer.learn.classifier import KernelClassifier
 
@@ -36,6 +36,7 @@ __all__ = [
     "engine",
     "feature_maps",
     "load",
+    "split_sequence",
     "testing",
 ]
 
@@ -45,6 +46,7 @@ _HOMES = {
     "convert": "kernelformer.hf",
     "distill": "kernelformer.learn",
     "load": "kernelformer.hf",
+    "split_sequence": "kernelformer.hf",
 }
 
 

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from kernelformer.engine import Attended, State, attend_softmax, read_state
+from kernelformer.engine.autocast import no_autocast
 from kernelformer.engine.blockwise import Sequence, fold_sequence
 from kernelformer.engine.choose import BACKENDS, attend, warn_below_crossover
 from kernelformer.engine.hybrid import HybridState, attend_hybrid, empty_hybrid
 from kernelformer.engine.packed import split_packed
+from kernelformer.engine.padding import without_padding
+from kernelformer.engine.parallel import attend_slice, remember_slices, start_of_slice
+from kernelformer.engine.shapes import check_shapes, expand_heads, show_shapes
 from kernelformer.errors import KernelformerError, ShapeError
 from kernelformer.feature_maps import Softmax
 from kernelformer.features import FeatureMap
 from kernelformer.traced import is_functional
 
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
 __all__ = ["KernelAttention", "LayerCall"]
 
 _BELOW_CROSSOVER = ("warn", "exact-kernel", "ignore")
-
-# Its square is still a finite float32.
-_LARGEST_QUERY = 1e18
 
 
 class KernelAttention(nn.Module):
@@ -43,6 +46,8 @@ class KernelAttention(nn.Module):
             normaliser, with a learned factor exp(log_mix) of the kernel's weights per head; 0 is the kernel alone.
         backend: "auto" takes what fits (``engine.explain`` says which and why), "torch" PyTorch's own operators,
             "triton" the fused kernels, or an error that says why they can't.
+        group: processes that hold one slice of every sequence each, in the order of their ranks; see
+            :meth:`split_over`.
 
     Shape:
         q [B, Hq, N, D], k [B, H, S, D], v [B, H, S, Dv] -> [B, Hq, N, Dv]; Hq a multiple of H.
@@ -74,6 +79,7 @@ class KernelAttention(nn.Module):
         below_crossover: str = "warn",
         window: int = 0,
         backend: str = "auto",
+        group: ProcessGroup | None = None,
     ) -> None:
         super().__init__()
         if backend not in BACKENDS:
@@ -96,8 +102,22 @@ class KernelAttention(nn.Module):
         self.below_crossover = below_crossover
         self.feature_map = feature_map
         self.causal = causal
+        self.split_over(group)
         self.register_buffer("_rows", torch.zeros(2, dtype=torch.int64), persistent=False)
         self.register_load_state_dict_post_hook(_count_afresh)  # type: ignore[no-untyped-call]
+
+    def split_over(self, group: ProcessGroup | None) -> None:
+        """From now on, what is given is this process's slice of sequences that all processes of ``group`` hold.
+
+        Every process makes the same calls, with slices of any lengths, 0 included, and goes backward through each.
+        They exchange states, whose size is free of the length. None: sequences are whole again.
+
+        Raises:
+            KernelformerError: exact softmax, a gate, a window, or backend="triton" without causal=True.
+        """
+        if group is not None:
+            _check_split(self)
+        self.group = group
 
     def forward(
         self,
@@ -123,20 +143,11 @@ class KernelAttention(nn.Module):
         if cu_seqlens is not None:
             return self._packed(q, k, v, key_mask, scale, cu_seqlens)
         if isinstance(self.feature_map, Softmax):
-            q, v = _without_padding(q, v, key_mask)
+            q, v = without_padding(q, v, key_mask)
             return attend_softmax(q, k, v, causal=self.causal, key_mask=key_mask, scale=scale)
-        if self.below_crossover == "warn":
+        if self.below_crossover == "warn" and self.group is None:
             warn_below_crossover(q, k, self.feature_map, causal=self.causal)
-        if self.causal:
-            return self._causal(q, k, v, None, key_mask, scale)[0]
-        with _no_autocast(q.device.type):
-            k, v = self._expand(q, k, v)
-            q, v = _without_padding(q, v, key_mask)
-            sequence = Sequence(q, k, v, key_mask, scale, _positions(q), _positions(k))
-            linear = self.below_crossover == "ignore"
-            attended, _ = attend(self.feature_map, sequence, causal=False, linear=linear, wanted=self.backend)
-            self._count(attended, key_mask)
-        return attended.out.to(v.dtype)
+        return self._attend(q, k, v, None, key_mask, scale)[0]
 
     def stream(
         self,
@@ -148,6 +159,8 @@ class KernelAttention(nn.Module):
         scale: float | None = None,
     ) -> tuple[Tensor, State | HybridState]:
         """Causal attention over the next segment, of any length, 0 and 1 included.
+
+        In a group the segment is the slices of all processes, and so is what the state has seen.
 
         Returns:
             The outputs of the segment, and the state to hand to the next call.
@@ -163,7 +176,9 @@ class KernelAttention(nn.Module):
                 "exact softmax has no state of fixed size to stream: call forward, or take a kernel"
             )
         self._check(q, k, v, key_mask)
-        return self._causal(q, k, v, state, key_mask, scale)
+        out, after = self._attend(q, k, v, state, key_mask, scale)
+        assert after is not None
+        return out, after
 
     def remember(self, k: Tensor, v: Tensor, key_mask: Tensor | None = None, scale: float | None = None) -> State:
         """Keys and values of cross-attention as a state of fixed size, for :meth:`recall`.
@@ -178,11 +193,14 @@ class KernelAttention(nn.Module):
         self._check_memory()
         heads = self.feature_map.num_heads
         if k.ndim == v.ndim == 4 and heads % k.shape[1] == 0 and k.shape[1] == v.shape[1]:
-            k, v = (x.repeat_interleave(heads // x.shape[1], dim=1) for x in (k, v))
+            k, v = expand_heads(k, v, heads)
         self._check(k, k, v, key_mask)
-        with _no_autocast(k.device.type):
-            k, v = _without_padding(k, v, key_mask)
-            return fold_sequence(self.feature_map, Sequence(k, k, v, key_mask, scale, None, _positions(k)))
+        with no_autocast(k.device.type):
+            k, v = without_padding(k, v, key_mask)
+            memory = Sequence(k, k, v, key_mask, scale, None, self._positions(k))
+            if self.group is not None:
+                return remember_slices(self.feature_map, memory, self.group)
+            return fold_sequence(self.feature_map, memory)
 
     def recall(self, q: Tensor, memory: State, scale: float | None = None, *, start: int = 0) -> Tensor:
         """Cross-attention of the next queries to what :meth:`remember` returned; the cost is free of its length.
@@ -198,8 +216,8 @@ class KernelAttention(nn.Module):
         self._check_memory()
         if q.ndim != 4 or q.shape[0] != memory.kv.shape[0] or q.shape[1] % memory.kv.shape[1]:
             raise ShapeError(f"q {list(q.shape)} does not fit a memory of shape {list(memory.kv.shape)}")
-        with _no_autocast(q.device.type):
-            features = self.feature_map.map_q(q, scale, _positions(q) + start)
+        with no_autocast(q.device.type):
+            features = self.feature_map.map_q(q, scale, self._positions(q) + start)
             attended = read_state(features, memory, floor=self.feature_map.floor)
             self._count(attended, None)
         return attended.out.to(q.dtype)
@@ -226,10 +244,12 @@ class KernelAttention(nn.Module):
         scale: float | None,
         cu_seqlens: Tensor,
     ) -> Tensor:
+        if self.group is not None:
+            raise KernelformerError("packed sequences cannot be split over processes: give one sequence a row")
         if key_mask is not None:
             raise KernelformerError("give key_mask or cu_seqlens, not both: packed sequences have no padding")
         if q.shape[2] != k.shape[2]:
-            raise ShapeError(f"packed sequences need queries and keys of one length, got {_shapes(q, k, v)}")
+            raise ShapeError(f"packed sequences need queries and keys of one length, got {show_shapes(q, k, v)}")
         sequences = zip(*(split_packed(x, cu_seqlens) for x in (q, k, v)), strict=True)
         outs = [self(*sequence, scale=scale) for sequence in sequences]
         return torch.cat(outs, dim=2) if outs else v.new_empty(*q.shape[:3], v.shape[-1])
@@ -238,7 +258,7 @@ class KernelAttention(nn.Module):
         if self.causal or isinstance(self.feature_map, Softmax):
             raise KernelformerError("a memory needs a kernel and causal=False; causal attention has stream")
 
-    def _causal(
+    def _attend(
         self,
         q: Tensor,
         k: Tensor,
@@ -246,24 +266,52 @@ class KernelAttention(nn.Module):
         state: State | HybridState | None,
         key_mask: Tensor | None,
         scale: float | None,
-    ) -> tuple[Tensor, State | HybridState]:
-        with _no_autocast(q.device.type):
-            k, v = self._expand(q, k, v)
-            q, v = _without_padding(q, v, key_mask)
-            self._check_state(state, k, v)
-            positions = _positions(k) if state is None else _positions(k) + state.length
-            sequence = Sequence(q, k, v, key_mask, scale, positions, positions)
+    ) -> tuple[Tensor, State | HybridState | None]:
+        feature_map, backend = self.feature_map, self.backend
+        with no_autocast(q.device.type):
+            sequence = self._sequence(q, k, v, state, key_mask, scale)
             after: State | HybridState | None
-            if self.log_mix is None:
-                assert not isinstance(state, HybridState)
-                attended, after = attend(self.feature_map, sequence, causal=True, state=state, wanted=self.backend)
-            else:
+            if self.log_mix is not None:
                 assert not isinstance(state, State)
-                before = empty_hybrid(self.feature_map, sequence) if state is None else state
-                attended, after = attend_hybrid(self.feature_map, sequence, self.window, self.log_mix, before)
-            assert after is not None
+                before = empty_hybrid(feature_map, sequence) if state is None else state
+                attended, after = attend_hybrid(feature_map, sequence, self.window, self.log_mix, before)
+            else:
+                assert not isinstance(state, HybridState)
+                if self.group is not None:
+                    attended, after = attend_slice(
+                        feature_map, sequence, self.group, causal=self.causal, state=state, wanted=backend
+                    )
+                else:
+                    linear = self.below_crossover == "ignore"
+                    attended, after = attend(
+                        feature_map, sequence, causal=self.causal, state=state, linear=linear, wanted=backend
+                    )
             self._count(attended, key_mask)
         return attended.out.to(v.dtype), after
+
+    def _sequence(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        state: State | HybridState | None,
+        key_mask: Tensor | None,
+        scale: float | None,
+    ) -> Sequence:
+        k, v = expand_heads(k, v, self.feature_map.num_heads)
+        q, v = without_padding(q, v, key_mask)
+        self._check_state(state, k, v)
+        of_k = self._positions(k) if state is None else self._positions(k) + state.length
+        # In a group every process exchanges as often, whatever its own lengths.
+        of_q = of_k if self.causal or (self.group is None and q.shape[2] == k.shape[2]) else self._positions(q)
+        return Sequence(q, k, v, key_mask, scale, of_q, of_k)
+
+    def _positions(self, x: Tensor) -> Tensor:
+        """Positions within the whole sequence, where the map looks at them."""
+        positions = torch.arange(x.shape[2], device=x.device)
+        if self.group is None or not self.feature_map.sees_positions:
+            return positions
+        return positions + start_of_slice(x, self.group)
 
     def _check_state(self, state: State | HybridState | None, k: Tensor, v: Tensor) -> None:
         if state is None:
@@ -276,32 +324,7 @@ class KernelAttention(nn.Module):
             raise ShapeError(f"the state is of shape {list(far.kv.shape)}, this input needs {list(expected)}")
 
     def _check(self, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
-        if not q.ndim == k.ndim == v.ndim == 4:
-            raise ShapeError(f"q, k and v must be [B, H, N, D], got {_shapes(q, k, v)}")
-        if q.shape[0] != k.shape[0] or k.shape[:3] != v.shape[:3]:
-            raise ShapeError(
-                f"q, k and v need one batch size, k and v the same heads and length, got {_shapes(q, k, v)}"
-            )
-        if not q.dtype == k.dtype == v.dtype:
-            raise ShapeError(f"q, k and v need one dtype, got {q.dtype}, {k.dtype}, {v.dtype}")
-        if q.shape[1] % k.shape[1]:
-            raise ShapeError(f"the heads of q must be a multiple of the heads of k, got {_shapes(q, k, v)}")
-        if self.feature_map.num_heads not in (q.shape[1], k.shape[1]):
-            raise ShapeError(f"the feature map has {self.feature_map.num_heads} heads, got {_shapes(q, k, v)}")
-        if self.causal and q.shape[2] != k.shape[2]:
-            raise ShapeError(f"causal attention needs queries and keys of one length, got {_shapes(q, k, v)}")
-        if key_mask is not None and (key_mask.dtype != torch.bool or key_mask.shape != (k.shape[0], k.shape[2])):
-            raise ShapeError(
-                f"key_mask must be bool [B, S] = [{k.shape[0]}, {k.shape[2]}], True = visible, "
-                f"got {key_mask.dtype} {list(key_mask.shape)}"
-            )
-
-    def _expand(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Repeat keys and values where there is one map for every query head."""
-        if self.feature_map.num_heads == k.shape[1]:
-            return k, v
-        groups = q.shape[1] // k.shape[1]
-        return k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
+        check_shapes(q, k, v, key_mask, heads=self.feature_map.num_heads, causal=self.causal)
 
     @torch.no_grad()
     def _count(self, attended: Attended, key_mask: Tensor | None) -> None:
@@ -329,15 +352,15 @@ def _check_window(window: int, feature_map: FeatureMap, causal: bool) -> None:
         )
 
 
-def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:
-    return f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
-
-
-def _no_autocast(device_type: str) -> contextlib.AbstractContextManager[Any]:
-    """Entering torch.autocast costs a tenth of a decoding step; it is left out where it would change nothing."""
-    if torch.is_autocast_enabled(device_type):
-        return torch.autocast(device_type, enabled=False)
-    return contextlib.nullcontext()
+def _check_split(attention: KernelAttention) -> None:
+    name = type(attention.feature_map).__name__
+    if isinstance(attention.feature_map, Softmax):
+        raise KernelformerError("exact softmax has no state to exchange between processes: take a kernel")
+    if attention.feature_map.is_gated or attention.window:
+        what = f"window={attention.window}" if attention.window else f"the gate of {name}"
+        raise KernelformerError(f"{what} cannot be split over processes: take a kernel without a gate, and window=0")
+    if attention.backend == "triton" and not attention.causal:
+        raise KernelformerError('backend="triton" does not split bidirectional attention over processes: take "auto"')
 
 
 class LayerCall(NamedTuple):
@@ -360,24 +383,3 @@ def _count_afresh(attention: nn.Module, _: object) -> None:
     """Counts are of the module that ran, not of the one saved; built on the meta device, there are none yet."""
     assert isinstance(attention, KernelAttention)
     attention._rows = torch.zeros_like(attention._rows, device=attention.feature_map.key_shift.device)
-
-
-def _without_padding(q: Tensor, v: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Values of masked keys become zero; so do queries there that no feature map could bear.
-
-    In self-attention a padded position is a query, too. Zero times NaN is NaN, in the gradients of
-    real tokens as well, so padding that is NaN, or would overflow to it, must not enter. Other
-    queries stay: in cross-attention of equal lengths the mask says nothing about them.
-    """
-    if key_mask is None:
-        return q, v
-    v = v.masked_fill(~key_mask[:, None, :, None], 0.0)
-    if q.shape[2] == key_mask.shape[1]:
-        bearable = q.abs().amax(-1, keepdim=True) <= min(_LARGEST_QUERY, torch.finfo(q.dtype).max)
-        real = key_mask[:, None, :, None] | bearable
-        q = q.masked_fill(~real, 0.0)
-    return q, v
-
-
-def _positions(x: Tensor) -> Tensor:
-    return torch.arange(x.shape[2], device=x.device)

@@ -123,6 +123,11 @@ class FeatureMap(nn.Module, ABC):
         """Features of x at ``positions`` [N]; only maps that depend on positions override it."""
         return self.phi_q(x) if is_query else self.phi(x)
 
+    @property
+    def sees_positions(self) -> bool:
+        """Whether the map overrides :meth:`phi_at`, and so needs to be told positions."""
+        return type(self).phi_at is not FeatureMap.phi_at
+
     def fused_form(self) -> FusedForm | None:
         """The map as plain tensors, the same for queries and keys; None where it has no such form."""
         return None
@@ -209,8 +214,8 @@ class FeatureMap(nn.Module, ABC):
             raise ShapeError(f"{name} must be floating point, got {x.dtype}")
         if scale is None:
             scale = self.head_dim**-0.5
-        if not scale > 0:
-            raise ShapeError(f"scale must be positive, got {scale}")
+        if not 0 < scale < math.inf:
+            raise ShapeError(f"scale must be positive and finite, got {scale}")
         if x.dtype in (torch.float16, torch.bfloat16):
             x = x.float()
         return x * math.sqrt(scale)

@@ -35,7 +35,8 @@ def fold_keys(k: Features, v: Tensor, state: State | None = None, *, products: t
     finite = torch.where(log_max == -torch.inf, 0.0, log_max)
     decay = torch.exp(state.log_max - finite)
     weights = _key_weights(k, finite)
-    mass: Tensor | float = float(length)
+    # Not made a float: exported, the length is a symbol, which that would fix at its value.
+    mass: Tensor | int = length
     if weights is None:
         k_sum = k.values.sum(-2)
     else:

@@ -19,7 +19,16 @@ from kernelformer.engine.causal import CHUNK_SIZE, attend_causal
 from kernelformer.engine.state import Attended, State, empty_state
 from kernelformer.features import FeatureMap, Features
 
-__all__ = ["Sequence", "block_length", "blocks", "empty_sums", "fold_sequence", "run_bidirectional", "run_causal"]
+__all__ = [
+    "Sequence",
+    "block_length",
+    "blocks",
+    "cut_all",
+    "empty_sums",
+    "fold_sequence",
+    "run_bidirectional",
+    "run_causal",
+]
 
 # Features of a block, over all heads, per thread: 1 MiB in float32, about one core's second cache.
 BLOCK_ELEMENTS = 1 << 18
@@ -85,6 +94,17 @@ def blocks(x: Tensor, feature_map: FeatureMap) -> Iterator[slice]:
         yield slice(start, min(start + size, whole))
     if whole < length:
         yield slice(whole, length)
+
+
+def cut_all(sequence: Sequence, rows: list[slice], fields: tuple[str, ...]) -> Iterator[Sequence]:
+    """The blocks ``rows`` of a sequence, for autograd: ``fields`` of q, k and v are cut once.
+
+    The gradient of a slice is a tensor of the whole length, zero elsewhere; one a block would cost N² in all.
+    """
+    sizes = [each.stop - each.start for each in rows]
+    parts = {name: getattr(sequence, name).split(sizes, dim=2) for name in fields}
+    for number, each in enumerate(rows):
+        yield sequence.cut(each)._replace(**{name: part[number] for name, part in parts.items()})
 
 
 def run_causal(

@@ -172,6 +172,9 @@ def _is_short(q: Tensor, k: Tensor, v: Tensor, feature_map: FeatureMap) -> bool:
     """Whether N × S weights cost less than two passes through M features."""
     rows, keys, heads = q.shape[2] * q.shape[1] // k.shape[1], k.shape[2], k.shape[0] * k.shape[1]
     width, value_dim = feature_map.num_features, v.shape[-1]
+    if any(isinstance(size, torch.SymInt) for size in (*q.shape, *k.shape)):
+        # Exported or compiled for any length: the form that is right for the long ones.
+        return False
     if not is_traced(q):
         return is_quadratic_faster(rows, keys, heads, width, value_dim)
     # What calls cost has been measured for eager calls on a CPU alone.

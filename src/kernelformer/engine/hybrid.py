@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from kernelformer.engine.bidirectional import fold_keys
-from kernelformer.engine.blockwise import Sequence, blocks, empty_sums
+from kernelformer.engine.blockwise import Sequence, blocks, cut_all, empty_sums
 from kernelformer.engine.rows import cut
 from kernelformer.engine.state import Attended, State, normalise
 from kernelformer.features import FeatureMap, Features
@@ -83,9 +83,9 @@ def attend_hybrid(
         See ``KernelAttention``; the state holds the last ``window`` keys and values.
     """
     parts = []
-    for rows in blocks(sequence.k, feature_map):
-        block = sequence.cut(rows)
-        if torch.is_grad_enabled() and rows.stop - rows.start < sequence.k.shape[2]:
+    rows = list(blocks(sequence.k, feature_map))
+    for block in cut_all(sequence, rows, ("q", "k", "v")):
+        if torch.is_grad_enabled() and len(rows) > 1:
             part, state = checkpoint(_attend_block, feature_map, block, window, log_mix, state, use_reentrant=False)
         else:
             part, state = _attend_block(feature_map, block, window, log_mix, state)

@@ -3,6 +3,15 @@
 from kernelformer.hf.convert import convert
 from kernelformer.hf.load import load
 from kernelformer.hf.mean_classifier import BertForMeanClassification
+from kernelformer.hf.parallel import split_sequence
 from kernelformer.hf.sites import AttentionSite, find_sites, kernels
 
-__all__ = ["AttentionSite", "BertForMeanClassification", "convert", "find_sites", "kernels", "load"]
+__all__ = [
+    "AttentionSite",
+    "BertForMeanClassification",
+    "convert",
+    "find_sites",
+    "kernels",
+    "load",
+    "split_sequence",
+]

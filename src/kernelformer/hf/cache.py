@@ -178,6 +178,12 @@ def _give_state(
                 "start with a new cache"
             )
         layer = layers[index] = KernelStateLayer()
+    kernel = kernel_of(module)
+    if kernel is not None and kernel.group is not None:
+        raise KernelformerError(
+            "a sequence that is split over processes fills no cache, which would count this process's tokens alone: "
+            "give use_cache=False"
+        )
     layer.await_update()
     return args, {**kwargs, "kernel_state": layer}
 
