@@ -11,7 +11,8 @@ import json
 import shutil
 from pathlib import Path
 
-from kernelformer.bench.plots import plot_scaling, standalone
+from kernelformer.bench.drawing import standalone
+from kernelformer.bench.plots import plot_scaling
 from kernelformer.cli.claims import CLAIMS
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"

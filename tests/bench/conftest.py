@@ -82,6 +82,15 @@ def make_record() -> Record:
             "probe_train_texts": 3000,
         },
         "language": None,
+        "projections": [
+            {
+                "layer": 0,
+                "before": [[0.0, 1.0], [1.0, 0.0]],
+                "after": [[0.5, 1.0], [1.0, 0.5]],
+                "lengths_before": [1.0, 1.0],
+                "lengths_after": [1.1, 1.2],
+            }
+        ],
         "losses": {
             "distil": [(step, 0.5 / (1 + step / 20) + 0.05) for step in steps],
             "finetune": [(step, 0.05 / (1 + step / 60) + 0.004) for step in steps],

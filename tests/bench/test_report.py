@@ -108,7 +108,7 @@ def test_the_page_is_the_same_for_the_same_record(record: Record) -> None:
 
 def test_plots_take_their_colours_from_the_page(record: Record) -> None:
     svgs = re.findall(r"<svg.*?</svg>", render_html(record), re.DOTALL)
-    assert len(svgs) == 8
+    assert len(svgs) == 10
     for svg in svgs:
         ElementTree.fromstring(svg)
         assert set(re.findall(r"#[0-9a-fA-F]{6}\b", svg)) == set()

@@ -61,4 +61,9 @@ def test_the_synthetic_study_is_written_and_its_rows_forgotten(kernelformer, tmp
     assert kernelformer("reproduce", "coulomb-synthetic", *options) == 0
     assert capsys.readouterr().out == "tables of paper\n"
     written = sorted(path.name for path in tmp_path.iterdir())
-    assert written == ["coulomb-synthetic-f1.svg", "coulomb-synthetic.json", "coulomb-synthetic.options.toml"]
+    assert written == [
+        "coulomb-synthetic-f1.svg",
+        "coulomb-synthetic.json",
+        "coulomb-synthetic.md",
+        "coulomb-synthetic.options.toml",
+    ]

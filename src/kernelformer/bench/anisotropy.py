@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from kernelformer.attention import KernelAttention
-from kernelformer.bench.plots import plot_conditions, standalone
+from kernelformer.bench.drawing import standalone
+from kernelformer.bench.plots import plot_conditions
 from kernelformer.feature_maps import (
     Constant,
     Darkformer,

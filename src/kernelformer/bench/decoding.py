@@ -10,7 +10,8 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from kernelformer.bench.clock import median_seconds
-from kernelformer.bench.plots import plot_scaling, standalone
+from kernelformer.bench.drawing import standalone
+from kernelformer.bench.plots import plot_scaling
 from kernelformer.errors import KernelformerError
 from kernelformer.hf import convert, kernels
 from kernelformer.hf.cache import KernelStateLayer

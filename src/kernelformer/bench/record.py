@@ -17,6 +17,7 @@ import torch
 
 from kernelformer import __version__
 from kernelformer.bench.cost import Cost
+from kernelformer.bench.look import Cloud
 from kernelformer.tasks.embedding import Agreement
 from kernelformer.tasks.language import Likelihood, Recall
 from kernelformer.tasks.probing import ProbeDifference
@@ -96,7 +97,8 @@ class Record(TypedDict):
     hybrid attention, 0 for none. evaluation: of an encoder, language: of a decoder; the other one is None.
     finetune: "none", "kernels", "qkv" or "all". layers, converted: attention layers, and how many were converted.
     parameters, kernel_parameters: of the student. versions: library -> version. machine: what it ran on, in words.
-    losses: stage -> [[step, loss], ...]. seconds: step of the work -> seconds, in order.
+    losses: stage -> [[step, loss], ...]. projections: of the first, middle and last converted layer,
+    empty where kernels have none. seconds: step of the work -> seconds, in order.
     """
 
     teacher: str
@@ -118,6 +120,7 @@ class Record(TypedDict):
     evaluation: Evaluation | None
     language: LanguageEvaluation | None
     losses: dict[str, list[tuple[int, float]]]
+    projections: list[Cloud]
     cost: Cost | None
     seconds: dict[str, float]
 

@@ -6,6 +6,7 @@ The page is one file that asks nothing of any network: a content security policy
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ from markupsafe import Markup
 from rich.table import Table
 
 from kernelformer.bench.attention import Timing
+from kernelformer.bench.look import Cloud
 from kernelformer.bench.memory import Memory
+from kernelformer.bench.pictures import plot_cloud, plot_lengths
 from kernelformer.bench.plots import Line, plot_cosines, plot_errors, plot_losses, plot_scaling
 from kernelformer.bench.record import SCHEMA, LanguageEvaluation, Record
 from kernelformer.bench.summary import format_count, summary_rows
 from kernelformer.tasks.files import plain, write_text
 
-__all__ = ["render_html", "summary_table", "write_report"]
+__all__ = ["conversion_plots", "projection_plots", "render_html", "summary_table", "templates", "write_report"]
 
 
 def write_report(folder: str | Path, record: Record) -> tuple[Path, Path]:
@@ -55,6 +58,15 @@ def summary_table(record: Record) -> Table:
 
 def render_html(record: Record) -> str:
     """The page as text."""
+    return (
+        templates()
+        .get_template("report.html.jinja")
+        .render(record=record, summary=summary_rows(record), plots=conversion_plots(record))
+    )
+
+
+def templates() -> Environment:
+    """The templates beside this file."""
     environment = Environment(
         loader=PackageLoader("kernelformer.bench", "."),
         autoescape=True,
@@ -63,12 +75,10 @@ def render_html(record: Record) -> str:
         lstrip_blocks=True,
     )
     environment.filters["count"] = format_count
-    return environment.get_template("report.html.jinja").render(
-        record=record, summary=summary_rows(record), plots=_plots(record)
-    )
+    return environment
 
 
-def _plots(record: Record) -> dict[str, Any]:
+def conversion_plots(record: Record) -> dict[str, Any]:
     """The SVG of every plot for which there are data, marked as safe to stand in the page."""
     evaluation, language = record["evaluation"], record["language"]
     plots: dict[str, Any] = {
@@ -78,6 +88,7 @@ def _plots(record: Record) -> dict[str, Any]:
         "errors": Markup(plot_errors(record["per_layer"])) if record["per_layer"] else None,
         "losses": {stage: Markup(plot_losses(stage, curve)) for stage, curve in record["losses"].items() if curve},
     }
+    plots["projections"] = projection_plots(record["projections"])
     cost = record["cost"]
     if cost is not None:
         plots["attention_time"] = _time_plot(cost["attention"], cost["attention_crossover"], "attention, ms")
@@ -89,6 +100,18 @@ def _plots(record: Record) -> dict[str, Any]:
             cost["models"], cost["teacher_memory"], cost["student_memory"], "model, peak MiB"
         )
     return plots
+
+
+def projection_plots(clouds: Sequence[Cloud]) -> list[tuple[int, Markup, Markup]]:
+    """(layer, plot of lengths, plot of places) of each."""
+    return [
+        (
+            cloud["layer"],
+            Markup(plot_lengths(cloud, f"lengths {cloud['layer']}")),
+            Markup(plot_cloud(cloud, f"cloud {cloud['layer']}")),
+        )
+        for cloud in clouds
+    ]
 
 
 def _time_plot(timings: list[Timing], crossover: float | None, unit: str) -> Markup:

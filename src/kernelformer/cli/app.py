@@ -18,6 +18,7 @@ from kernelformer.cli.explain import explain
 from kernelformer.cli.generate import generate
 from kernelformer.cli.import_gguf import import_gguf
 from kernelformer.cli.list import list_kernels
+from kernelformer.cli.report import report
 from kernelformer.cli.reproduce import reproduce
 from kernelformer.cli.train import train
 from kernelformer.cli.verb import verb
@@ -36,7 +37,7 @@ _VERBS: dict[str, dict[str, Callable[..., Any]]] = {
         "demo": demo,
     },
     "Kernels and this machine": {"list": list_kernels, "explain": explain, "bench": bench, "doctor": doctor},
-    "Papers": {"reproduce": reproduce},
+    "Results": {"reproduce": reproduce, "report": report},
 }
 
 app = typer.Typer(

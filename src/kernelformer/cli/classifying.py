@@ -16,6 +16,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.coulomb_text import build_classifier
+from kernelformer.bench.look import compare_clouds, converted_layers
 from kernelformer.bench.record import environment, short_name
 from kernelformer.cli.options import AlignSettings, TrainSettings
 from kernelformer.cli.work import WorkFolder, held_out_texts, read_texts
@@ -232,6 +233,7 @@ def _align(prepared: PreparedClassifier, settings: AlignSettings, folder: Path, 
         "curve": curve,
         "held_out_energy": {"before": before, "after": after},
         "nearest_pair": {"before": _nearest(start), "after": _nearest(moved)},
+        "projections": compare_clouds(converted_layers(model), list(start.mT), list(moved.mT)),
         "mean_move": float((moved - start).norm(dim=-1).mean()),
         "seconds": seconds,
     }

@@ -13,7 +13,8 @@ from typing import Any, TypedDict
 from rich.table import Table
 
 from kernelformer.bench.clock import TimeLeft
-from kernelformer.bench.plots import plot_ranking, standalone
+from kernelformer.bench.drawing import standalone
+from kernelformer.bench.plots import plot_ranking
 from kernelformer.cli.options import ConvertSettings
 from kernelformer.cli.pipeline import describe, prepare, run
 from kernelformer.errors import KernelformerError

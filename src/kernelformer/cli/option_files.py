@@ -14,7 +14,7 @@ import typer
 from kernelformer.errors import KernelformerError
 from kernelformer.tasks.files import write_text
 
-__all__ = ["options_text", "read_options", "write_options"]
+__all__ = ["options_text", "read_options", "read_table", "write_options"]
 
 _NOT_KEPT = {"config", "as_json", "progress", "overwrite", "dry_run", "more_data", "help"}
 """What says how a verb is run, not what it makes; data behind MODEL stand in ``data``."""
@@ -30,7 +30,7 @@ def read_options(path: Path, context: typer.Context) -> dict[str, Any]:
     """
     known = {_key(parameter): parameter for parameter in context.command.params if parameter.name not in _NOT_KEPT}
     options: dict[str, Any] = {}
-    for given, value in _table(path).items():
+    for given, value in read_table(path).items():
         key = str(given).replace("_", "-")
         if key not in known:
             near = difflib.get_close_matches(key, known, n=3)
@@ -64,7 +64,8 @@ def _key(parameter: Any) -> str:
     return longest.lstrip("-").replace("_", "-")
 
 
-def _table(path: Path) -> dict[str, Any]:
+def read_table(path: Path) -> dict[str, Any]:
+    """What a TOML, YAML or JSON file of options holds, unchecked."""
     try:
         text = path.read_text(encoding="utf-8")
         found = _parse(path, text)

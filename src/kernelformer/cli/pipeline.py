@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.cost import Cost, measure_cost
+from kernelformer.bench.look import compare_clouds, converted_layers, projections
 from kernelformer.bench.record import Evaluation, LanguageEvaluation, LayerError, Record, environment, short_name
 from kernelformer.bench.report import write_report
 from kernelformer.cli.options import ConvertSettings
@@ -192,12 +194,13 @@ class _Stages:
     errors: dict[str, list[float]]
     figures: dict[str, float]
     losses: dict[str, list[tuple[int, float]]]
+    started: list[torch.Tensor]
 
 
 def _train(prepared: Prepared, work: WorkFolder, say: Say, seconds: dict[str, float]) -> _Stages:
     """start, distilled, finetuned: each is kept when it is done."""
     settings = prepared.settings
-    done = _Stages(prepared.student, {}, {}, {})
+    done = _Stages(prepared.student, {}, {}, {}, [])
     plan: list[tuple[str, str, Callable[[], list[tuple[int, float]]]]] = [
         ("start", "starting the kernels from the queries and keys of the data", lambda: _start(prepared, done.student)),
         ("distilled", "distilling the kernels layer by layer", lambda: _distill(prepared, done.student, work)),
@@ -220,6 +223,8 @@ def _train(prepared: Prepared, work: WorkFolder, say: Say, seconds: dict[str, fl
         done.student, facts = work.stage(name, done.student, stage)
         done.errors[name], done.figures[name], seconds[name] = facts["errors"], facts["figure"], facts["seconds"]
         done.losses[name] = [(int(step), float(loss)) for step, loss in facts["losses"]]
+        if name == "start":
+            done.started = projections(done.student)
         say(f"  {prepared.yardstick.figure}: {facts['figure']:.4f}")
     return done
 
@@ -321,7 +326,7 @@ def _record(
 ) -> Record:
     settings, student = prepared.settings, stages.student
     found = list(kernels(student).values())
-    layers = [i for i, layer in enumerate(student.config.kernelized["layers"]) if layer["converted"]]
+    layers = converted_layers(student)
     per_layer: list[LayerError] = [
         {
             "layer": layer,
@@ -363,6 +368,7 @@ def _record(
         "evaluation": evaluations[0],
         "language": evaluations[1],
         "losses": {name: curve for name, curve in stages.losses.items() if curve},
+        "projections": compare_clouds(layers, stages.started, projections(student)),
         "cost": cost,
         "seconds": seconds,
     }

@@ -14,6 +14,7 @@ from kernelformer.cli.claims import CLAIMS, Claim, Run
 from kernelformer.cli.options import Output
 from kernelformer.cli.verb import Answer, Terminal, listed
 from kernelformer.errors import KernelformerError
+from kernelformer.tasks.files import write_text
 
 __all__ = ["reproduce"]
 
@@ -52,7 +53,9 @@ def reproduce(
     # What a study prints are its tables, which --json leaves out.
     with contextlib.redirect_stdout(io.StringIO()) as tables:
         chosen.measure(run)
-    return Answer(_results(run), (tables.getvalue().strip(),), run.folder, f"{claim}.options.toml")
+    shown = tables.getvalue().strip()
+    write_text(run.folder / f"{claim}.md", shown + "\n")
+    return Answer(_results(run), (shown,), run.folder, f"{claim}.options.toml")
 
 
 def _results(run: Run) -> dict[str, Any]:
