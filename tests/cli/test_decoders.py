@@ -146,9 +146,25 @@ def test_convert_records_the_layers_that_were_converted(kernelformer, decoder, s
     assert (record["layers"], record["converted"]) == (2, 1)
 
 
-def test_compare_says_that_it_ranks_encoders(kernelformer, decoder, speeches, tmp_path, capsys):
-    assert kernelformer("compare", decoder, speeches, "-o", tmp_path / "out", "--kernels", "elu") == 2
-    assert "is a decoder" in capsys.readouterr().err
+def test_compare_ranks_by_perplexity(kernelformer, decoder, speeches, tmp_path, capsys):
+    code = kernelformer(
+        "compare", decoder, speeches, "-o", tmp_path / "out", "--kernels", "elu,hedgehog", "--num-features", 16,
+        "--window", 4, "--max-length", 32, "--distill-steps", 2, "--seeds", "0,1", "--json",
+    )  # fmt: skip
+    assert code == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["kernel"] for row in rows} == {"elu", "hedgehog"}
+    assert rows[0]["perplexity"] <= rows[1]["perplexity"]
+    assert all(row["cosine"] is None and row["perplexity_spread"] > 0 for row in rows)
+    folders = [tmp_path / "out" / f"{rows[0]['kernel']}-{seed}" for seed in (0, 1)]
+    kept = [json.loads((folder / "report.json").read_text()) for folder in folders]
+    assert [record["window"] for record in kept] == [4, 4]
+    found = [[record["language"][who]["perplexity"] for who in ("student", "teacher")] for record in kept]
+    assert rows[0]["perplexity"] == pytest.approx((found[0][0] + found[1][0]) / 2)
+    assert rows[0]["perplexity_ratio"] == pytest.approx(sum(student / teacher for student, teacher in found) / 2)
+    assert kernelformer("compare", decoder, speeches, "-o", tmp_path / "out", "--kernels", "elu", "--num-features", 16,
+                        "--window", 4, "--max-length", 32, "--distill-steps", 2) == 0  # fmt: skip
+    assert "perplexity" in capsys.readouterr().out
 
 
 def test_what_is_no_decoder_is_refused(kernelformer, encoder, decoder, speeches, capsys):

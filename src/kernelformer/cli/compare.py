@@ -21,6 +21,7 @@ from kernelformer.cli.options import (
     Output,
     ProbeColumn,
     TextColumn,
+    Window,
     parse_numbers,
 )
 from kernelformer.cli.verb import Answer, Terminal, listed, resumable
@@ -30,11 +31,12 @@ __all__ = ["compare", "rank"]
 
 def compare(
     terminal: Terminal,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder or hub name of a Hugging Face encoder.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder or hub name of a Hugging Face model.")],
     data: Data = [],  # noqa: B006  (typer's way to say none; nothing changes it)
     output: Output = "compared",
     kernels: Annotated[str | None, typer.Option(help="Kernels with commas; all if left out.")] = None,
     num_features: Annotated[int, typer.Option(help="Features M of every kernel whose width is free.")] = 64,
+    window: Window = 0,
     seeds: Annotated[str, typer.Option(help="Seeds with commas; figures are means over them.")] = "0",
     text_column: TextColumn = "text",
     label_column: ProbeColumn = None,
@@ -47,7 +49,10 @@ def compare(
     batch_size: BatchSize = 32,
     dry_run: DryRun = False,
 ) -> Answer:
-    """Distil every kernel at equal width on one model, and rank them by what they keep of its attention.
+    """Distil every kernel at equal width on one model, and rank them by what they keep of it.
+
+    An encoder's are ranked by its attention outputs, or its embeddings where students are trained; a decoder's by
+    perplexity.
 
     Each lands in OUTPUT/KERNEL-SEED; compare.json and compare.svg hold the ranking. Interrupted, the same command
     goes on.
@@ -59,6 +64,7 @@ def compare(
         data=data,
         output=output,
         num_features=num_features,
+        window=window,
         text_column=text_column,
         label_column=label_column,
         group_column=group_column,

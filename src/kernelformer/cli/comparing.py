@@ -29,9 +29,10 @@ _LONGEST = 8192
 class Ranked(TypedDict):
     """One kernel's figures: means over seeds, and their standard deviation over seeds (0 for a single one).
 
-    error: relative error of attention outputs after distillation, mean over layers. cosine, neighbours: of the final
-    student with the teacher. probe_difference: student minus teacher, None without labels. floored: the largest share
-    of floored rows of a layer. seconds: of fitting and training.
+    error: relative error of attention outputs after distillation, mean over layers. floored: the largest share of
+    floored rows of a layer. seconds: of fitting and training. Of an encoder's final student: cosine, neighbours with
+    the teacher; probe_difference, student minus teacher, with labels. Of a decoder's: perplexity, and that over the
+    teacher's. None is what was not measured.
     """
 
     kernel: str
@@ -39,14 +40,17 @@ class Ranked(TypedDict):
     seeds: int
     error: float
     error_spread: float
-    cosine: float
-    cosine_spread: float
-    neighbours: float
+    floored: float
+    seconds: float
+    cosine: float | None
+    cosine_spread: float | None
+    neighbours: float | None
     probe_teacher: float | None
     probe_student: float | None
     probe_difference: float | None
-    floored: float
-    seconds: float
+    perplexity: float | None
+    perplexity_spread: float | None
+    perplexity_ratio: float | None
 
 
 def plan(settings: ConvertSettings, names: Sequence[str], seeds: Sequence[int]) -> list[ConvertSettings]:
@@ -60,10 +64,8 @@ def plan(settings: ConvertSettings, names: Sequence[str], seeds: Sequence[int]) 
         raise KernelformerError(f"the output folder {output} is a file: choose another")
     runs = [_one(settings, output, name, seed) for name in names for seed in seeds]
     for one in runs:
-        if not _finished(one) and prepare(one).decodes:
-            raise KernelformerError(
-                f"{one.model} is a decoder: compare ranks encoders; convert it to each kernel, and compare perplexities"
-            )
+        if not _finished(one):
+            prepare(one)
     return runs
 
 
@@ -78,7 +80,8 @@ def compare(runs: Sequence[ConvertSettings], output: Path, say: Callable[[str], 
     """Convert what is planned but for what is finished, and rank it in OUT/compare.json.
 
     Returns:
-        The best first: by cosine where students were trained, else by distilled error.
+        The best first: a decoder by perplexity, an encoder by cosine where students were trained, else by distilled
+        error.
     """
     records: dict[str, list[dict[str, Any]]] = {}
     left = TimeLeft(sum(not _finished(one) for one in runs))
@@ -91,7 +94,7 @@ def compare(runs: Sequence[ConvertSettings], output: Path, say: Callable[[str], 
         records.setdefault(one.kernel, []).append(record)
     trained = runs[0].finetune
     rows = [_rank(name, found) for name, found in records.items()]
-    rows.sort(key=lambda row: row["error"] if trained == "none" else -row["cosine"])
+    rows.sort(key=lambda row: _badness(row, trained=trained != "none"))
     write_json(output / "compare.json", {"finetune": trained, "kernels": rows})
     plot = plot_ranking([(row["kernel"], row["error"], row["error_spread"]) for row in rows])
     (output / "compare.svg").write_text(standalone(plot), encoding="utf-8")
@@ -120,15 +123,25 @@ def ranking_markdown(rows: Sequence[Ranked]) -> str:
 def _columns(rows: Sequence[Ranked]) -> dict[str, list[str]]:
     many = any(row["seeds"] > 1 for row in rows)
 
-    def with_spread(value: float, spread: float) -> str:
-        return f"{value:.4f} ± {spread:.4f}" if many else f"{value:.4f}"
+    def with_spread(value: float, spread: float, places: int = 4) -> str:
+        return f"{value:.{places}f} ± {spread:.{places}f}" if many else f"{value:.{places}f}"
 
     columns = {
         "kernel": [row["kernel"] for row in rows],
         "features": [str(row["num_features"]) for row in rows],
         "distilled error": [with_spread(row["error"], row["error_spread"]) for row in rows],
-        "cosine": [with_spread(row["cosine"], row["cosine_spread"]) for row in rows],
-        "neighbours": [f"{row['neighbours']:.1%}" for row in rows],
+    }
+    if all(row["perplexity"] is not None for row in rows):
+        columns |= {
+            "perplexity": [with_spread(row["perplexity"] or 0.0, row["perplexity_spread"] or 0.0, 2) for row in rows],
+            "over the teacher's": [f"{row['perplexity_ratio']:.3f}" for row in rows],
+        }
+    if all(row["cosine"] is not None for row in rows):
+        columns |= {
+            "cosine": [with_spread(row["cosine"] or 0.0, row["cosine_spread"] or 0.0) for row in rows],
+            "neighbours": [f"{row['neighbours']:.1%}" for row in rows],
+        }
+    columns |= {
         "floored": [f"{row['floored']:.2%}" for row in rows],
         "seconds": [f"{row['seconds']:.0f}" for row in rows],
     }
@@ -152,31 +165,48 @@ def _finished(settings: ConvertSettings) -> bool:
     return (folder / "report.json").is_file() and not (folder / ".work").exists()
 
 
+def _badness(row: Ranked, *, trained: bool) -> float:
+    """What the ranking goes by, the smallest first."""
+    if row["perplexity"] is not None:
+        return row["perplexity"]
+    return -row["cosine"] if trained and row["cosine"] is not None else row["error"]
+
+
 def _rank(name: str, records: Sequence[dict[str, Any]]) -> Ranked:
-    def mean(values: Sequence[float]) -> float:
-        return statistics.fmean(values)
-
-    def spread(values: Sequence[float]) -> float:
-        return statistics.stdev(values) if len(values) > 1 else 0.0
-
-    errors = [mean([layer["error_distilled"] for layer in record["per_layer"]]) for record in records]
-    agreements = [record["evaluation"]["agreement"] for record in records]
+    errors = [statistics.fmean([layer["error_distilled"] for layer in record["per_layer"]]) for record in records]
+    agreements = [record["evaluation"]["agreement"] for record in records if record["evaluation"]]
     cosines = [agreement["cosine"] for agreement in agreements]
-    probes = [record["evaluation"]["probe"] for record in records]
-    probed = all(probe is not None for probe in probes)
+    probes = [record["evaluation"]["probe"] for record in records if record["evaluation"]]
+    probes = probes if all(probe is not None for probe in probes) else []
+    language = [record["language"] for record in records if record["language"]]
+    perplexities = [found["student"]["perplexity"] for found in language]
+    ratios = [found["student"]["perplexity"] / found["teacher"]["perplexity"] for found in language]
     fitting = ("start", "distilled", "finetuned")
     return {
         "kernel": name,
         "num_features": records[0]["num_features"],
         "seeds": len(records),
-        "error": mean(errors),
-        "error_spread": spread(errors),
-        "cosine": mean(cosines),
-        "cosine_spread": spread(cosines),
-        "neighbours": mean([agreement["neighbours"] for agreement in agreements]),
-        "probe_teacher": mean([probe["teacher"] for probe in probes]) if probed else None,
-        "probe_student": mean([probe["student"] for probe in probes]) if probed else None,
-        "probe_difference": mean([probe["difference"] for probe in probes]) if probed else None,
-        "floored": mean([max(layer["floored_share"] for layer in record["per_layer"]) for record in records]),
-        "seconds": mean([sum(record["seconds"].get(step, 0.0) for step in fitting) for record in records]),
+        "error": statistics.fmean(errors),
+        "error_spread": _spread(errors) or 0.0,
+        "floored": statistics.fmean(max(layer["floored_share"] for layer in record["per_layer"]) for record in records),
+        "seconds": statistics.fmean(sum(record["seconds"].get(step, 0.0) for step in fitting) for record in records),
+        "cosine": _mean(cosines),
+        "cosine_spread": _spread(cosines),
+        "neighbours": _mean([agreement["neighbours"] for agreement in agreements]),
+        "probe_teacher": _mean([probe["teacher"] for probe in probes]),
+        "probe_student": _mean([probe["student"] for probe in probes]),
+        "probe_difference": _mean([probe["difference"] for probe in probes]),
+        "perplexity": _mean(perplexities),
+        "perplexity_spread": _spread(perplexities),
+        "perplexity_ratio": _mean(ratios),
     }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    if not values:
+        return None
+    return statistics.stdev(values) if len(values) > 1 else 0.0

@@ -31,6 +31,7 @@ __all__ = [
     "TextColumn",
     "TextSettings",
     "TrainSettings",
+    "Window",
     "parse_numbers",
     "parse_options",
 ]
@@ -63,6 +64,7 @@ ProbeColumn = Annotated[
     str | None, typer.Option(help="Column with labels, for a linear probe.", rich_help_panel=_TEXTS)
 ]
 TextColumn = Annotated[str, typer.Option(help="Column that holds the text.", rich_help_panel=_TEXTS)]
+Window = Annotated[int, typer.Option(help="Decoders: exact softmax over the last so many tokens, the kernel before.")]
 
 _KeepLabels = Annotated[
     list[str], typer.Option("--keep-label", help="Use only rows with this label. Repeatable.", rich_help_panel=_TEXTS)
@@ -124,9 +126,7 @@ class ConvertSettings(TextSettings):
     test_data: Annotated[
         list[str], typer.Option(help="Text to judge by, in the place of held-out texts.", rich_help_panel=_TEXTS)
     ] = field(default_factory=list)
-    window: Annotated[
-        int, typer.Option(help="Decoders: exact softmax over the last so many tokens, the kernel before.")
-    ] = 0
+    window: Window = 0
     finetune: Finetune = "all"
     distill_steps: DistillSteps = 150
     finetune_steps: FinetuneSteps = 1000
