@@ -20,6 +20,7 @@ import torch
 
 import kernelformer as kf
 from kernelformer.bench.coulomb_report import budget_markdown, claims_markdown, noise_markdown, weights_markdown
+from summary import summary_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD_DIM = NUM_FEATURES = 64
@@ -147,6 +148,21 @@ def efficiency_table() -> str:
     return efficiency_markdown(json.loads((ROOT / "docs/results/efficiency.json").read_text(encoding="utf-8"))) + "\n"
 
 
+def language_table() -> str:
+    """Perplexities of `kernelformer reproduce language-modelling`, from their copy in docs/results."""
+    from kernelformer.bench.language_modelling import language_markdown
+
+    text = (ROOT / "docs/results/language-modelling-small.json").read_text(encoding="utf-8")
+    return language_markdown(json.loads(text)) + "\n"
+
+
+def lra_table() -> str:
+    """Accuracies of `kernelformer reproduce lra`, from their copy in docs/results."""
+    from kernelformer.bench.lra import lra_markdown
+
+    return lra_markdown(json.loads((ROOT / "docs/results/lra-small.json").read_text(encoding="utf-8"))) + "\n"
+
+
 def bench_table(number: int) -> str:
     """One of the tables of `make bench`, from its copy in docs/results: times, crossovers, memory."""
     from kernelformer.bench.engine_table import markdown, tables
@@ -189,6 +205,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "efficiency": efficiency_table,
     "generation": generation_table,
     "kernels": kernels_table,
+    "language-modelling": language_table,
+    "lra": lra_table,
+    "summary": summary_markdown,
     "starters": lambda: kernels_table(STARTERS),
 }
 

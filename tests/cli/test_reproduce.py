@@ -44,6 +44,8 @@ def test_refusals(runs, tmp_path):
         reproduce(Terminal(), "told", str(tmp_path), 1)
     with pytest.raises(kf.KernelformerError, match="no scale 'huge'; there are: small, paper"):
         reproduce(Terminal(), "told", str(tmp_path), 3, "huge")
+    with pytest.raises(kf.KernelformerError, match=r"told takes no --data; these do: .*lra"):
+        reproduce(Terminal(), "told", str(tmp_path), data="folder")
     assert runs == []
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "noise_markdown",
     "synthetic_markdown",
     "synthetic_plots",
+    "verdicts",
     "weights_markdown",
 ]
 
@@ -85,8 +86,12 @@ def budget_markdown(study: Study) -> str:
 
 def claims_markdown(study: Study) -> str:
     """A row a claim: the paper's figure, ours with 95 % intervals over seeds, a verdict."""
-    verdicts = [*_pair_verdicts(study), *_weight_verdicts(study), *_budget_verdicts(study), *_spread_verdicts(study)]
-    return _table(["claim", "the paper", "here", "verdict"], [list(verdict) for verdict in verdicts])
+    return _table(["claim", "the paper", "here", "verdict"], [list(verdict) for verdict in verdicts(study)])
+
+
+def verdicts(study: Study) -> list[Verdict]:
+    """Every claim, judged."""
+    return [*_pair_verdicts(study), *_weight_verdicts(study), *_budget_verdicts(study), *_spread_verdicts(study)]
 
 
 def synthetic_markdown(study: Study) -> str:

@@ -28,6 +28,9 @@ def reproduce(
     archives: Annotated[
         str, typer.Option(help="The folder of source archives from which some claims take their data.")
     ] = "runs/archives",
+    data: Annotated[
+        str | None, typer.Option(help="Folder or data set's name of the originals, in the place of what is shipped.")
+    ] = None,
 ) -> Answer:
     """Measure a paper's claim here: a table on stdout, JSON and plots in OUTPUT/CLAIM*.
 
@@ -41,12 +44,16 @@ def reproduce(
     if claim not in CLAIMS:
         raise KernelformerError(f"no claim {claim!r}; there are: {', '.join(CLAIMS)}")
     chosen = CLAIMS[claim]
+    if data is not None and not chosen.takes_data:
+        takers = ", ".join(name for name, known in CLAIMS.items() if known.takes_data)
+        raise KernelformerError(f"{claim} takes no --data; these do: {takers}")
     run = Run(
         name=claim,
         folder=Path(output),
         seeds=_seeds(chosen, seeds),
         scale=_scale(claim, chosen, scale),
         archives=Path(archives),
+        data=data,
         say=terminal.say,
     )
     run.folder.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from kernelformer.errors import KernelformerError
 from kernelformer.hf.convert import FORMAT, attach
 from kernelformer.hf.interface import NAME, register
 from kernelformer.hf.mean_classifier import BertForMeanClassification
+from kernelformer.hf.mean_pairs import BertForMeanPairs
 from kernelformer.hf.sites import kernels
 
 __all__ = ["load"]
@@ -89,7 +90,7 @@ def load(
     return model.eval()  # type: ignore[no-any-return]
 
 
-_OWN = {BertForMeanClassification.__name__: BertForMeanClassification}
+_OWN = {kind.__name__: kind for kind in (BertForMeanClassification, BertForMeanPairs)}
 
 
 def _read_config(path: str | Path) -> PretrainedConfig:

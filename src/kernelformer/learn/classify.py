@@ -29,7 +29,7 @@ def train_classifier(
     """Phase B, or plain training: all weights but the kernels', by the loss that the model returns, with its dropout.
 
     Args:
-        model: a classifier of transformers, converted or not; changed in place.
+        model: a classifier of transformers, converted or not, or any model that returns a loss; changed in place.
         batches: inputs of the model with "labels", padded; used in order, over and over.
         schedule: how long and how fast; None is 1,000 steps.
         train_kernels: kernel parameters train as well, at ``schedule.kernel_learning_rate``. False freezes them.

@@ -19,6 +19,7 @@ class Run:
         seeds: repetitions, at least 2.
         scale: one of the claim's.
         archives: the folder of source archives that carry data.
+        data: the originals, where they were given: a folder, or a name that ``datasets`` loads.
         say: prints a line of progress to stderr.
     """
 
@@ -27,6 +28,7 @@ class Run:
     seeds: int
     scale: str
     archives: Path
+    data: str | None
     say: Callable[[str], None]
 
     def write_plots(self, plots: dict[str, str]) -> None:
@@ -44,9 +46,11 @@ class Claim:
         seeds: repetitions unless told otherwise.
         measure: runs the study.
         scales: names of its sizes, the default first.
+        takes_data: whether it can be measured on originals that the user has.
     """
 
     summary: str
     seeds: int
     measure: Callable[[Run], None]
     scales: tuple[str, ...] = ("full",)
+    takes_data: bool = False
