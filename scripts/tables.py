@@ -20,6 +20,8 @@ import torch
 
 import kernelformer as kf
 from kernelformer.bench.coulomb_report import budget_markdown, claims_markdown, noise_markdown, weights_markdown
+from kernelformer.bench.language_modelling import language_markdown
+from kernelformer.bench.lra import lra_markdown
 from summary import summary_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -148,19 +150,14 @@ def efficiency_table() -> str:
     return efficiency_markdown(json.loads((ROOT / "docs/results/efficiency.json").read_text(encoding="utf-8"))) + "\n"
 
 
-def language_table() -> str:
-    """Perplexities of `kernelformer reproduce language-modelling`, from their copy in docs/results."""
-    from kernelformer.bench.language_modelling import language_markdown
+def study_table(name: str, markdown: Callable[[Any], str]) -> Callable[[], str]:
+    """The table of a study in docs/results; where it has not run, that it hasn't."""
 
-    text = (ROOT / "docs/results/language-modelling-small.json").read_text(encoding="utf-8")
-    return language_markdown(json.loads(text)) + "\n"
+    def table() -> str:
+        path = ROOT / "docs/results" / f"{name}.json"
+        return markdown(json.loads(path.read_text(encoding="utf-8"))) + "\n" if path.is_file() else "Not run yet.\n"
 
-
-def lra_table() -> str:
-    """Accuracies of `kernelformer reproduce lra`, from their copy in docs/results."""
-    from kernelformer.bench.lra import lra_markdown
-
-    return lra_markdown(json.loads((ROOT / "docs/results/lra-small.json").read_text(encoding="utf-8"))) + "\n"
+    return table
 
 
 def bench_table(number: int) -> str:
@@ -205,8 +202,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "efficiency": efficiency_table,
     "generation": generation_table,
     "kernels": kernels_table,
-    "language-modelling": language_table,
-    "lra": lra_table,
+    "language-modelling": study_table("language-modelling-small", language_markdown),
+    "lra": study_table("lra-small", lra_markdown),
     "summary": summary_markdown,
     "starters": lambda: kernels_table(STARTERS),
 }

@@ -97,7 +97,7 @@ def evaluate(tokens: list[str] | tuple[str, ...]) -> int:
 def _value(token: str, rest: Iterator[str]) -> int:
     if token not in _OPERATORS:
         return int(token)
-    values = []
+    values: list[int] = []
     for inner in rest:
         if inner == _END:
             return _apply(token, values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernelformer.cli.claims.claim import Claim, Run
+from kernelformer.errors import KernelformerError
 
 __all__ = ["CLAIMS"]
 
@@ -52,6 +53,8 @@ def _lra(run: Run) -> None:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
+    if run.data is not None and run.scale == "small":
+        raise KernelformerError("the small scale has stand-ins of its own: give --data with --scale pytorch or paper")
     originals = None if run.data is None else Path(run.data)
     kept = Rows(run.folder / f"{name}.rows.jsonl", {"seeds": run.seeds, "data": run.data, **scale_settings(scale)})
     study = run_study(scale, run.seeds, kept, run.folder / f"{name}.checkpoints", originals=originals, say=run.say)
