@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import kernelformer as kf
@@ -14,6 +17,13 @@ from kernelformer.cli.verb import Terminal
 def test_the_claims_are_listed(kernelformer, capsys):
     assert kernelformer("reproduce") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(CLAIMS)
+
+
+def test_commands_of_the_docs_are_claims_and_scales():
+    page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+    commands = re.findall(r"`kernelformer reproduce ([\w-]+)(?: --scale ([\w-]+))?", page)
+    assert {name for name, _ in commands} == set(CLAIMS)
+    assert [(name, scale) for name, scale in commands if scale and scale not in CLAIMS[name].scales] == []
 
 
 def test_no_claim_is_the_beginning_of_another():
