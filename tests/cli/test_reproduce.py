@@ -22,7 +22,7 @@ def test_the_claims_are_listed(kernelformer, capsys):
 def test_commands_of_the_docs_are_claims_and_scales():
     page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
     commands = re.findall(r"`kernelformer reproduce ([\w-]+)(?: --scale ([\w-]+))?", page)
-    assert {name for name, _ in commands} == set(CLAIMS)
+    assert commands and {name for name, _ in commands} <= set(CLAIMS)
     assert [(name, scale) for name, scale in commands if scale and scale not in CLAIMS[name].scales] == []
 
 
