@@ -143,6 +143,14 @@ def synthetic_table(markdown: Callable[[Any], str]) -> Callable[[], str]:
     return table
 
 
+def claims_table() -> str:
+    """The claims that `kernelformer reproduce` measures, with the command of each."""
+    from kernelformer.cli.claims import CLAIMS
+
+    rows = ([claim.summary, f"`kernelformer reproduce {name}`"] for name, claim in CLAIMS.items())
+    return markdown_table(["Claim", "Command"], rows)
+
+
 def efficiency_table() -> str:
     """The steps of `kernelformer reproduce efficiency`, from their copy in docs/results."""
     from kernelformer.bench.efficiency import efficiency_markdown
@@ -187,6 +195,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "bench-memory": lambda: bench_table(2),
     "bench-setting": bench_setting,
     "bench-time": lambda: bench_table(0),
+    "claims": claims_table,
     "compare": compare_table,
     "demo": demo_table,
     "coulomb-synthetic-accuracy": synthetic_table(lambda study: noise_markdown(study, "accuracy")),

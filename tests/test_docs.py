@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,35 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     namespace: dict[str, object] = {"__name__": "page"}
     for code in blocks(page):
         exec(compile(code, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_are_such_as_there_are(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each `kernelformer ...` of a shell block names a verb, options it has, and all that it needs."""
+    typer = pytest.importorskip("typer")
+    from kernelformer.cli.app import app
+
+    # For --config OUT/options.toml, which an earlier command writes.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "OUT").mkdir()
+    (tmp_path / "OUT" / "options.toml").write_text('model = "MODEL"\n', encoding="utf-8")
+    verbs = typer.main.get_command(app).commands
+    for line in shell_lines(page):
+        words = shlex.split(line, comments=True)
+        while words and "=" in words[0]:  # PYTHONPATH=.
+            words.pop(0)
+        if words[:1] == ["kernelformer"]:
+            verbs[words[1]].make_context(words[1], words[2:])
+
+
+def shell_lines(page: Path) -> list[str]:
+    found = re.findall(r"^```(?:sh|console)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [line for block in found for line in block.replace("\\\n", " ").splitlines()]
+
+
+def test_a_shell_block_is_a_command_or_known(tmp_path: Path) -> None:
+    first = {line.split()[0] for page in PAGES for line in shell_lines(page) if line.strip() and line[0] != "#"}
+    assert first <= {"kernelformer", "make", "pip", "python", "torchrun", "accelerate", "PYTHONPATH=."}
 
 
 def test_pages_with_code_are_found() -> None:

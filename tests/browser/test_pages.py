@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import importlib.util
+import json
 import subprocess
 import sys
 import threading
@@ -16,12 +17,14 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("transformers")
 
+import kernelformer as kf
+from kernelformer import hf, learn
 from kernelformer.bench.look import Shape
 from kernelformer.bench.page import Look, classifier_section, conversion_section, render_page, study_section
 from kernelformer.bench.report import write_report
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["index.html", "concepts/", "papers/", "performance/", "guides/convert-an-encoder/", "log/"]
+PAGES = ["index.html", "api/", "concepts/", "results/", "papers/", "performance/", "guides/convert-an-encoder/", "log/"]
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +107,13 @@ def test_the_documentation(browser, site, page, width):
     assert [request for request in seen.requests if not request.startswith(site)] == []
     assert seen.complaints == []
     assert seen.overflow <= 0
+
+
+def test_the_api_page_has_all_that_is_public(browser, site):
+    browser.open(site + "api/", 1280)
+    script = "JSON.stringify([...document.querySelectorAll('[id^=\"kernelformer.\"]')].map(x => x.id))"
+    ids = json.loads(browser.call("Runtime.evaluate", expression=script)["result"]["value"])
+    named = {name.rpartition(".")[2] for name in ids}
+    modules = {"engine", "feature_maps", "testing"}
+    public = {*kf.__all__, *kf.engine.__all__, *kf.feature_maps.__all__, *learn.__all__, *hf.__all__}
+    assert public - modules - named <= {"FEATURE_MAPS"}
