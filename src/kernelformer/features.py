@@ -18,6 +18,9 @@ from kernelformer.errors import KernelformerError, ShapeError
 __all__ = ["FeatureMap", "Features", "FusedForm", "Moments", "ProjectedFeatureMap", "orthogonal_gaussian", "seeded"]
 
 
+_LARGEST = 1 << 31
+
+
 class Features(NamedTuple):
     """phi(x) = values · exp(log_scale).
 
@@ -105,6 +108,11 @@ class FeatureMap(nn.Module, ABC):
         ):
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise KernelformerError(f"{name} must be a positive integer, got {size!r}")
+        if num_heads * head_dim * num_features > _LARGEST:
+            raise KernelformerError(
+                f"{num_heads} heads of width {head_dim} with {num_features} features have a state of more than "
+                f"{_LARGEST:,} numbers: give fewer features"
+            )
         self.head_dim = head_dim
         self.num_heads = num_heads
         self.num_features = num_features

@@ -322,7 +322,7 @@ def _read_texts(scale: Scale, archives: Path) -> _Texts:
     train, validation = split(rest, held_out=scale.validation_texts, seed=_SPLIT_SEED)
     if scale.train_texts is not None:
         train = train.sample(scale.train_texts, seed=_SPLIT_SEED)
-    tokenizer: Any = AutoTokenizer.from_pretrained(small_encoder())
+    tokenizer: Any = AutoTokenizer.from_pretrained(small_encoder(), trust_remote_code=False)
     if scale.vocabulary is not None:
         tokenizer = tokenizer.train_new_from_iterator(
             [*train.texts, *(train.pairs or ())], scale.vocabulary, show_progress=False

@@ -93,11 +93,11 @@ def _model(request: Mapping[str, Any]) -> Callable[[int], Call]:
 
     from kernelformer.hf import load
 
-    converted = "kernelized" in AutoConfig.from_pretrained(request["folder"]).to_dict()
+    converted = "kernelized" in AutoConfig.from_pretrained(request["folder"], trust_remote_code=False).to_dict()
     if converted:
         model = load(request["folder"], own_kernel=request["own_kernel"])
     else:
-        model = AutoModel.from_pretrained(request["folder"]).eval()
+        model = AutoModel.from_pretrained(request["folder"], trust_remote_code=False).eval()
 
     def prepare(length: int) -> Call:
         ids = draw_tokens(model.config.vocab_size, length, request["seed"])

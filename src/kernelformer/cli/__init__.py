@@ -27,6 +27,7 @@ _EXTRAS = {
 def main() -> None:
     """Run the command line; exit 0 when done, 1 when interrupted or broken, 2 when asked for what cannot be."""
     from kernelformer.errors import KernelformerError
+    from kernelformer.tasks.files import why_not_written
 
     try:
         from kernelformer.cli.app import app
@@ -39,8 +40,13 @@ def main() -> None:
         if package not in _EXTRAS:
             raise
         _refuse(f"{package} is missing: pip install 'kernelformer[{_EXTRAS[package]}]'")
+    except Exception as error:
+        reason = why_not_written(error)
+        if reason is None:
+            raise
+        _refuse(f"{reason}; what was finished is kept, and the same command goes on from there", code=1)
 
 
-def _refuse(reason: str) -> None:
+def _refuse(reason: str, code: int = 2) -> None:
     print(f"kernelformer: {reason}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(code)

@@ -19,7 +19,7 @@ from kernelformer.bench.coulomb_text import build_classifier
 from kernelformer.bench.look import compare_clouds, converted_layers
 from kernelformer.bench.record import environment, short_name
 from kernelformer.cli.options import AlignSettings, TrainSettings
-from kernelformer.cli.work import WorkFolder, held_out_texts, read_texts
+from kernelformer.cli.work import WorkFolder, check_numbers, held_out_texts, read_texts
 from kernelformer.errors import KernelformerError
 from kernelformer.hf import convert, kernels
 from kernelformer.hf.read import name_classes, read_classifier, read_tokenizer
@@ -137,6 +137,7 @@ def run(prepared: PreparedClassifier, say: Say, *, overwrite: bool = False) -> d
 
 
 def _check(settings: Settings) -> None:
+    check_numbers(settings.seed, settings.learning_rate)
     counts = {"batch_size": settings.batch_size}
     choices = {"fresh": (settings.fresh, (None, *FRESH))}
     if isinstance(settings, AlignSettings):

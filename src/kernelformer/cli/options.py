@@ -127,6 +127,9 @@ class ConvertSettings(TextSettings):
         list[str], typer.Option(help="Text to judge by, in the place of held-out texts.", rich_help_panel=_TEXTS)
     ] = field(default_factory=list)
     window: Window = 0
+    max_positions: Annotated[
+        int | None, typer.Option(help="Stretch an encoder's table of positions to so many tokens.")
+    ] = None
     finetune: Finetune = "all"
     distill_steps: DistillSteps = 150
     finetune_steps: FinetuneSteps = 1000

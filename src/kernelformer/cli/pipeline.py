@@ -17,11 +17,11 @@ from kernelformer.bench.look import compare_clouds, converted_layers, projection
 from kernelformer.bench.record import Evaluation, LanguageEvaluation, LayerError, Record, environment, short_name
 from kernelformer.bench.report import write_report
 from kernelformer.cli.options import ConvertSettings
-from kernelformer.cli.work import WorkFolder, held_out_texts, read_texts
+from kernelformer.cli.work import WorkFolder, check_numbers, held_out_texts, read_texts
 from kernelformer.cli.yardsticks import EmbeddingYardstick, LikelihoodYardstick, Yardstick
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map
-from kernelformer.hf import convert, find_sites, kernels
+from kernelformer.hf import convert, extend_positions, find_sites, kernels
 from kernelformer.hf.read import read_teacher, read_tokenizer
 from kernelformer.learn import FINETUNE_MODES, Schedule, distill, finetune, layer_errors, start_from_data
 from kernelformer.learn.finetuning import hidden_state_loss, logit_loss
@@ -78,6 +78,7 @@ def prepare(settings: ConvertSettings) -> Prepared:
     for name in ("distill_steps", "finetune_steps", "batch_size"):
         if getattr(settings, name) < 1:
             raise KernelformerError(f"{name} must be at least 1, got {getattr(settings, name)}")
+    check_numbers(settings.seed, settings.learning_rate, settings.kernel_learning_rate)
     find_feature_map(settings.kernel)
     corpus = read_texts(settings, settings.data, min_rows=20)
     train, test = _split(settings, corpus)
@@ -96,6 +97,8 @@ def prepare(settings: ConvertSettings) -> Prepared:
         window=settings.window,
         seed=settings.seed,
     )
+    if settings.max_positions is not None:
+        extend_positions(student, settings.max_positions)
     cut = token_blocks if decodes else tokenise
     train_tokens, test_tokens = (cut(tokenizer, part.texts, max_length) for part in (train, test))
     yardstick: Yardstick = (
@@ -177,6 +180,8 @@ def run(prepared: Prepared, say: Say, *, overwrite: bool = False) -> Record:
     final = work.path / "final"
     shutil.rmtree(final, ignore_errors=True)
     student.save_pretrained(final)
+    if settings.max_positions is not None:
+        prepared.tokenizer.model_max_length = settings.max_positions
     prepared.tokenizer.save_pretrained(final)
     cost = None
     if _measured(prepared):

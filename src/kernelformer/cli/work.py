@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from kernelformer.hf import load
 from kernelformer.tasks.files import write_json
 from kernelformer.tasks.text import Corpus, load_texts
 
-__all__ = ["WorkFolder", "held_out_texts", "read_texts"]
+__all__ = ["WorkFolder", "check_numbers", "held_out_texts", "read_texts"]
 
 
 def read_texts(
@@ -35,6 +36,19 @@ def read_texts(
         keep_labels=settings.keep_labels or None,
         min_rows=min_rows,
     )
+
+
+def check_numbers(seed: int, *rates: float | None) -> None:
+    """Check a seed, which NumPy takes up to 2³², and rates of learning; None is a rate that others choose.
+
+    Raises:
+        KernelformerError: one is out of its range.
+    """
+    if not 0 <= seed < 2**32:
+        raise KernelformerError(f"seed must be from 0 to {2**32 - 1}, got {seed}")
+    for rate in rates:
+        if rate is not None and not 0 <= rate < math.inf:
+            raise KernelformerError(f"a learning rate must be a finite number from 0, got {rate}")
 
 
 def held_out_texts(settings: TextSettings, corpus: Corpus) -> int:
@@ -72,8 +86,18 @@ class WorkFolder:
             self._check_same(json.loads(kept.read_text(encoding="utf-8")), wanted)
         else:
             self._check_free(overwrite)
+            # What is there without settings was being begun, or forgotten: its stages are of who knows what.
+            shutil.rmtree(self.path, ignore_errors=True)
+            self._begin(kept, wanted)
+
+    def _begin(self, kept: Path, wanted: dict[str, Any]) -> None:
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
             write_json(kept, wanted)
+        except OSError as error:
+            raise KernelformerError(
+                f"the output folder {self.output} cannot be written ({error.strerror}): choose another"
+            ) from error
 
     def stage(
         self, name: str, model: PreTrainedModel, run: Callable[[], dict[str, Any]]
@@ -96,9 +120,16 @@ class WorkFolder:
         return self.path / f"{name}.checkpoints"
 
     def finish(self, final: Path) -> None:
-        """Move the files of ``final`` to the output folder, then forget the work."""
-        for file in sorted(final.iterdir()):
+        """Move the files of ``final`` to the output folder, then forget the work.
+
+        Without config.json nothing reads a folder, so it goes first and comes last: at no moment are old and new files
+        together a model.
+        """
+        (self.output / "config.json").unlink(missing_ok=True)
+        for file in sorted(final.iterdir(), key=lambda file: (file.name == "config.json", file.name)):
             os.replace(file, self.output / file.name)
+        # First, so that what a kill leaves of the rest is no interrupted run.
+        (self.path / "settings.json").unlink()
         shutil.rmtree(self.path)
 
     def _check_same(self, before: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -113,9 +144,9 @@ class WorkFolder:
     def _check_free(self, overwrite: bool) -> None:
         if self.output.exists() and not self.output.is_dir():
             raise KernelformerError(f"the output folder {self.output} is a file: choose another")
-        if not self.output.is_dir() or not any(self.output.iterdir()):
+        if not self.output.is_dir() or not any(entry != self.path for entry in self.output.iterdir()):
             return
-        ours = (self.output / "report.json").is_file() and (self.output / "model.safetensors").is_file()
+        ours = all((self.output / name).is_file() for name in ("config.json", "report.json", "model.safetensors"))
         if not ours:
             raise KernelformerError(f"the output folder {self.output} holds something else: choose an empty one")
         if not overwrite:

@@ -24,6 +24,8 @@ def find_in(known: Mapping[str, type[FeatureMap]], name: str) -> type[FeatureMap
         near = difflib.get_close_matches(name, known, n=3) or sorted(known)
         raise KernelformerError(f"no kernel {name!r}; near: {', '.join(near)}; your own is given as module:Class")
     module_name, class_name = name.split(":", 1)
+    if not all(part.isidentifier() for part in (*module_name.split("."), class_name)):
+        raise KernelformerError(f"a kernel of your own is module:Class, as mine.kernels:Mine, got {name!r}")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError, ValueError) as error:

@@ -5,6 +5,7 @@ from kernelformer.hf.load import load
 from kernelformer.hf.mean_classifier import BertForMeanClassification
 from kernelformer.hf.mean_pairs import BertForMeanPairs
 from kernelformer.hf.parallel import split_sequence
+from kernelformer.hf.positions import extend_positions
 from kernelformer.hf.sites import AttentionSite, find_sites, kernels
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "BertForMeanClassification",
     "BertForMeanPairs",
     "convert",
+    "extend_positions",
     "find_sites",
     "kernels",
     "load",

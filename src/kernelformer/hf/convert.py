@@ -14,13 +14,11 @@ from kernelformer.errors import KernelformerError, UnsupportedModelError
 from kernelformer.feature_maps import find_feature_map
 from kernelformer.hf.cache import keep_state
 from kernelformer.hf.interface import NAME, register
+from kernelformer.hf.record import FORMAT
 from kernelformer.hf.shared import check_shareable, share_queries_and_keys
 from kernelformer.hf.sites import AttentionSite, find_sites
 
-__all__ = ["FORMAT", "attach", "convert"]
-
-FORMAT = 2
-"""Format number of ``config.kernelized``; a reader refuses a newer one. 2 has window and shared_qk, which 1 lacks."""
+__all__ = ["attach", "convert"]
 
 
 def convert(

@@ -37,8 +37,8 @@ def import_gguf(source: str | Path, folder: str | Path, *, dtype: torch.dtype = 
     _check(source, folder)
     try:
         names = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
-        model = AutoModelForCausalLM.from_pretrained(**names, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(**names)
+        model = AutoModelForCausalLM.from_pretrained(**names, dtype=torch.float32, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(**names, trust_remote_code=False)
     except ImportError as error:
         raise KernelformerError(
             f"reading GGUF needs the package gguf ({error}): pip install 'kernelformer[gguf]'"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,12 @@ import transformers
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
 from kernelformer.errors import KernelformerError
-from kernelformer.hf.convert import FORMAT, attach
+from kernelformer.hf.convert import attach
 from kernelformer.hf.interface import NAME, register
 from kernelformer.hf.mean_classifier import BertForMeanClassification
 from kernelformer.hf.mean_pairs import BertForMeanPairs
+from kernelformer.hf.reading import check_finite, check_size, told_in_one_line
+from kernelformer.hf.record import check_record
 from kernelformer.hf.sites import kernels
 
 __all__ = ["load"]
@@ -49,10 +50,7 @@ def load(
         raise KernelformerError(
             f"{path} holds no kernel attention: load it with transformers, then kernelformer.convert"
         )
-    if record.get("format", 0) > FORMAT:
-        raise KernelformerError(
-            f"{path} was written in format {record['format']}, this version reads up to {FORMAT}: upgrade kernelformer"
-        )
+    check_record(record, path)
     if ":" in str(record.get("kernel")) and record["kernel"] != own_kernel:
         raise KernelformerError(
             f"{path} was converted with a kernel that is not kernelformer's, {record['kernel']!r}, got "
@@ -60,6 +58,7 @@ def load(
         )
     register()
     plain = _class_of(config) if model_class is None else model_class
+    check_size(lambda: plain(config), config, path)
 
     class WithKernels(plain):  # type: ignore[misc, valid-type]
         """Grows kernels before the weights are read; its instance becomes a plain one again below."""
@@ -69,25 +68,28 @@ def load(
             super().post_init()
 
     WithKernels.__name__ = plain.__name__
-    model, info = WithKernels.from_pretrained(
-        path,
-        dtype=dtype,
-        device_map=device_map,
-        attn_implementation=NAME,
-        output_loading_info=True,
-        use_safetensors=True,
-        **({} if num_labels is None else {"num_labels": num_labels}),
-    )
-    absent = sorted(key for key in info["missing_keys"] if ".kernel." in key)
+    with told_in_one_line(f"{path} could not be read"):
+        model, info = WithKernels.from_pretrained(
+            path,
+            dtype=dtype,
+            device_map=device_map,
+            attn_implementation=NAME,
+            output_loading_info=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            **({} if num_labels is None else {"num_labels": num_labels}),
+        )
+    # A head of another class may be fresh, a kernel or a layer of the saved class may not.
+    absent = sorted(key for key in info["missing_keys"] if ".kernel." in key or model_class is None)
     if absent:
         raise KernelformerError(
-            f"{path} promises kernels that its weights do not hold ({absent[0]} and {len(absent) - 1} more): "
+            f"{path} promises kernels or layers that its weights do not hold ({absent[0]} and {len(absent) - 1} more): "
             "save the model again with save_pretrained after kernelformer.convert"
         )
     model.__class__ = plain
     for kernel in kernels(model).values():
         kernel.reset_floored()
-    return model.eval()  # type: ignore[no-any-return]
+    return check_finite(model.eval(), str(path))  # type: ignore[no-any-return]
 
 
 _OWN = {kind.__name__: kind for kind in (BertForMeanClassification, BertForMeanPairs)}
@@ -96,15 +98,15 @@ _OWN = {kind.__name__: kind for kind in (BertForMeanClassification, BertForMeanP
 def _read_config(path: str | Path) -> PretrainedConfig:
     if Path(path).is_dir() and not (Path(path) / "config.json").is_file():
         raise KernelformerError(f"{path} holds no config.json: expected a folder written by save_pretrained")
-    try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(path)
-        return config
-    except (OSError, ValueError, json.JSONDecodeError) as error:
-        raise KernelformerError(f"{path} could not be read as a transformers model: {error}") from error
+    with told_in_one_line(f"{path} could not be read as a transformers model"):
+        config: PretrainedConfig = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    return config
 
 
 def _class_of(config: PretrainedConfig) -> Any:
     names = config.architectures or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise KernelformerError(f"architectures in config.json must be names of classes, got {names!r}")
     found = _OWN.get(names[0], getattr(transformers, names[0], None)) if names else None
     if not (isinstance(found, type) and issubclass(found, PreTrainedModel)):
         raise KernelformerError(f"the config names no model class of transformers, got {names}: give model_class=")

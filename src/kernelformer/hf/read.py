@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from kernelformer.errors import DataError, KernelformerError, UnsupportedModelError
 from kernelformer.hf.load import load
 from kernelformer.hf.mean_classifier import BertForMeanClassification
+from kernelformer.hf.reading import check_finite, check_size, told_in_one_line
 
 __all__ = [
     "is_decoder",
@@ -43,11 +43,9 @@ def read_config(name: str) -> PretrainedConfig:
     """
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise DataError(f"the model {name} is no folder with a config.json: give one that save_pretrained wrote")
-    try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(name)
-        return config
-    except (OSError, ValueError) as error:
-        raise KernelformerError(f"the model {name!r} could not be read: {str(error).splitlines()[0]}") from error
+    with told_in_one_line(f"the model {name!r} could not be read"):
+        config: PretrainedConfig = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    return config
 
 
 def is_decoder(config: PretrainedConfig) -> bool:
@@ -80,9 +78,10 @@ def read_decoder(
         raise KernelformerError(f"{name} is no decoder ({config.model_type}): this needs a model that generates text")
     if getattr(config, "kernelized", None):
         return load(name, own_kernel=own_kernel, dtype=dtype)
-    with _told_in_one_line(f"the model {name!r} could not be read"):
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)
-    return model.eval()  # type: ignore[no-any-return]
+    check_size(lambda: AutoModelForCausalLM.from_config(config), config, name)
+    with told_in_one_line(f"the model {name!r} could not be read"):
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True, trust_remote_code=False)
+    return check_finite(model.eval(), name)  # type: ignore[no-any-return]
 
 
 def read_teacher(name: str) -> PreTrainedModel:
@@ -101,9 +100,10 @@ def read_teacher(name: str) -> PreTrainedModel:
         raise KernelformerError(f"{name} has kernel attention already: convert the original model")
     if is_decoder(config):
         return read_decoder(name)
-    with _told_in_one_line(f"the model {name!r} could not be read"):
-        model = AutoModel.from_pretrained(name, dtype=torch.float32)
-    return model.eval()  # type: ignore[no-any-return]
+    check_size(lambda: AutoModel.from_config(config), config, name)
+    with told_in_one_line(f"the model {name!r} could not be read"):
+        model = AutoModel.from_pretrained(name, dtype=torch.float32, trust_remote_code=False)
+    return check_finite(model.eval(), name)  # type: ignore[no-any-return]
 
 
 def read_classifier(
@@ -135,11 +135,16 @@ def read_classifier(
         if getattr(config, "kernelized", None):
             model = load(name, kind, own_kernel=own_kernel, num_labels=len(classes), dtype=torch.float32)
         else:
-            with _told_in_one_line(f"the model {name!r} could not be read"):
+            check_size(lambda: kind(config), config, name)
+            with told_in_one_line(f"the model {name!r} could not be read"):
                 model = kind.from_pretrained(
-                    name, dtype=torch.float32, attn_implementation="sdpa", num_labels=len(classes)
+                    name,
+                    dtype=torch.float32,
+                    attn_implementation="sdpa",
+                    num_labels=len(classes),
+                    trust_remote_code=False,
                 )
-    return name_classes(model.eval(), classes)
+    return name_classes(check_finite(model.eval(), name), classes)
 
 
 def name_classes(model: PreTrainedModel, classes: Sequence[str]) -> PreTrainedModel:
@@ -165,17 +170,8 @@ def read_tokenizer(name: str) -> PreTrainedTokenizerBase:
     Raises:
         KernelformerError: nothing there that transformers reads.
     """
-    with _told_in_one_line(f"no tokenizer in {name!r}"):
-        tokenizer = AutoTokenizer.from_pretrained(name)
+    with told_in_one_line(f"no tokenizer in {name!r}"):
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
-
-
-@contextmanager
-def _told_in_one_line(what: str) -> Iterator[None]:
-    """What transformers raises when there is nothing it can read, as an error of ours."""
-    try:
-        yield
-    except (OSError, ImportError, ValueError) as error:
-        raise KernelformerError(f"{what}: {str(error).splitlines()[0]}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, SequentialSampler
 from tqdm import tqdm
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import get_last_checkpoint
 
 from kernelformer.errors import KernelformerError
@@ -108,7 +111,7 @@ def fit(
         trainer.add_callback(_Bar(label))
     if schedule.events is not None:
         trainer.add_callback(_tensorboard(schedule.events))
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
+    trainer.train(resume_from_checkpoint=_last_whole_checkpoint(folder))
     return [(int(entry["step"]), entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
 
 
@@ -120,6 +123,17 @@ def wants_bfloat16(precision: str) -> bool:
         return bool(torch.cuda.is_bf16_supported())
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+def _last_whole_checkpoint(folder: Path) -> str | None:
+    """The latest one that was written to its end; later ones go. Trainer writes a checkpoint's state after all else."""
+    while folder.is_dir() and (found := get_last_checkpoint(str(folder))):
+        try:
+            json.loads((Path(found) / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+            return str(found)
+        except (OSError, ValueError):
+            shutil.rmtree(found)
+    return None
 
 
 class _Batches(Dataset[Batch]):

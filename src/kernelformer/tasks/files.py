@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -9,7 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["plain", "write_json", "write_text"]
+__all__ = ["plain", "why_not_written", "write_json", "write_text"]
+
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -26,6 +29,23 @@ def write_text(path: Path, text: str) -> None:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def why_not_written(error: BaseException) -> str | None:
+    """What kept a file from being written, in words; None where ``error`` says nothing of the kind.
+
+    safetensors and PyTorch tell the system's error in words of their own.
+    """
+    told = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.errno in _NOT_WRITTEN:
+        return f"{error.filename} cannot be written: {error.strerror}" if error.filename else str(error.strerror)
+    for number in _NOT_WRITTEN:
+        if os.strerror(number) in told or f"code: {number}," in told:
+            return f"a file cannot be written: {os.strerror(number)}"
+    if "PytorchStreamWriter failed" in told or "iostream error" in told:
+        return "a file cannot be written: the disk is full or the file too large"
+    cause = error.__cause__ or error.__context__
+    return None if cause is None else why_not_written(cause)
 
 
 def plain(value: Any) -> Any:

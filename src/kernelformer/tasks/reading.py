@@ -91,7 +91,7 @@ def _read_jsonl(source: str, text: str, column: str) -> Rows:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{source}, line {number} is not JSON: {error}") from error
         if not isinstance(row, dict):
             raise DataError(f"{source}, line {number} must be an object with named columns, got {type(row).__name__}")
