@@ -36,6 +36,21 @@ class Run:
         for plot, text in plots.items():
             (self.folder / f"{self.name}-{plot}.svg").write_text(text, encoding="utf-8")
 
+    def small_decoder(self) -> str:
+        """The folder of SmolLM2-135M-Instruct, read from its GGUF file at the first call.
+
+        Raises:
+            DataError: the package that carries it is not installed.
+        """
+        from kernelformer.hf.gguf import import_gguf
+        from kernelformer.tasks.packaged import small_decoder
+
+        folder = self.folder / "smollm2"
+        if not folder.is_dir():
+            self.say("reading the GGUF file, once")
+            import_gguf(small_decoder(), folder)
+        return str(folder)
+
 
 @dataclass(frozen=True)
 class Claim:

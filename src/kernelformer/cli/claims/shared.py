@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from kernelformer.cli.claims.claim import Claim, Run
 
 __all__ = ["CLAIMS"]
@@ -11,24 +13,48 @@ def _generation(run: Run) -> None:
     import transformers
 
     from kernelformer.bench.decoding import decoding_markdown, decoding_plots, measure_decoding
-    from kernelformer.hf.gguf import import_gguf
     from kernelformer.hf.read import read_decoder
     from kernelformer.tasks.files import write_json
-    from kernelformer.tasks.packaged import small_decoder
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    folder = run.folder / "smollm2"
-    if not folder.is_dir():
-        run.say("reading the GGUF file, once")
-        import_gguf(small_decoder(), folder)
-    rows = measure_decoding(read_decoder(str(folder)), "hedgehog", 64, 64, seconds=4.0 * run.seeds, say=run.say)
+    decoder = read_decoder(run.small_decoder())
+    rows = measure_decoding(decoder, "hedgehog", 64, 64, seconds=4.0 * run.seeds, say=run.say)
     write_json(run.folder / f"{run.name}.json", rows)
     run.write_plots(decoding_plots(rows))
     print(f"\n{decoding_markdown(rows)}")
 
 
+def _conversion(run: Run) -> None:
+    import transformers
+
+    from kernelformer.bench.decoder_conversion import SCALES, conversion_markdown, conversion_plots, measure_conversions
+    from kernelformer.bench.rows import Rows
+    from kernelformer.hf.read import read_decoder, read_tokenizer
+    from kernelformer.tasks.files import write_json
+    from kernelformer.tasks.modelling import annual_messages
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
+    kept = Rows(run.folder / f"{name}.rows.jsonl", asdict(scale))
+    model = run.small_decoder()
+    study = measure_conversions(
+        read_decoder(model), read_tokenizer(model), annual_messages(), scale, run.seeds, kept, run.say
+    )
+    write_json(run.folder / f"{name}.json", study)
+    run.write_plots(conversion_plots(study))
+    kept.finish()
+    print(f"\nperplexity of the teacher {study['teacher']['perplexity']:.2f}\n\n{conversion_markdown(study)}")
+
+
 CLAIMS = {
+    "decoder-conversion": Claim(
+        "A pretrained decoder (SmolLM2-135M) converted to each kernel, alone and behind windows of exact softmax",
+        seeds=3,
+        measure=_conversion,
+        scales=("small", "full"),
+    ),
     "generation": Claim(
         "All three: with a kernel, a token costs the same time and memory after any context (SmolLM2-135M, window 64)",
         seeds=2,

@@ -1,0 +1,294 @@
+"""DARKFormer's claims for fine-tuning: fewer steps than FAVOR+ to a loss, fewer spikes, a smaller gap to softmax.
+
+A pretrained decoder is converted, its kernels start from the data, and it learns the next token, with no teacher.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from kernelformer.bench.record import environment
+from kernelformer.bench.rows import Rows
+from kernelformer.errors import KernelformerError
+from kernelformer.feature_maps import find_feature_map
+from kernelformer.hf import convert
+from kernelformer.hf.read import read_decoder
+from kernelformer.learn import Schedule, finetune, start_from_data
+from kernelformer.learn.trainer import Batch, wants_bfloat16
+from kernelformer.tasks.batches import StepBatches, TokenisedTexts
+from kernelformer.tasks.language import likelihood, token_blocks
+from kernelformer.tasks.modelling import LanguageTexts
+
+__all__ = [
+    "SCALES",
+    "FinetuningScale",
+    "Run",
+    "count_spikes",
+    "finetuning_markdown",
+    "finetuning_runs",
+    "measure_finetuning",
+    "shorten",
+    "steps_to",
+]
+
+_START_BATCHES: Final = 8
+_SMOOTH: Final = 8
+_SPIKE: Final = 1.0
+_BEFORE: Final = 16
+
+
+@dataclass(frozen=True)
+class FinetuningScale:
+    """What one study trains.
+
+    Attributes:
+        layers: of the decoder that are kept, from the first; None keeps all. What is left learns ``base_steps`` with
+            softmax first, and is the pretrained model of the study.
+        num_features: M of most runs; ``widths`` are those of the sweep.
+        length, batch_size: of the blocks of a step.
+        steps: of fine-tuning; ``sweep_steps`` for each learning rate of the sweep.
+        learning_rate: of weights, the default that ``factors`` multiply, kernels' rates with it.
+        test_blocks: that the held-out loss is of.
+    """
+
+    layers: int | None
+    base_steps: int
+    num_features: int
+    widths: tuple[int, ...]
+    length: int
+    batch_size: int
+    steps: int
+    sweep_steps: int
+    learning_rate: float
+    factors: tuple[int, ...]
+    test_blocks: int
+
+
+SCALES: Final = {
+    "small": FinetuningScale(8, 120, 64, (32, 256), 256, 2, 48, 40, 1e-4, (3, 10, 30), 16),
+    "full": FinetuningScale(None, 0, 64, (32, 128, 256), 1024, 8, 2000, 500, 1e-4, (3, 10, 30), 256),
+}
+
+
+class Run(NamedTuple):
+    """One fine-tuning. kernel "softmax" is the model as it is; mode "all" or "qkv" (with kernels' parameters)."""
+
+    kernel: str
+    mode: str
+    num_features: int
+    factor: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return f"{self.kernel}, {self.mode}, M = {self.num_features}, rate × {self.factor}, seed {self.seed}"
+
+
+def finetuning_runs(scale: FinetuningScale, seeds: int) -> list[Run]:
+    """Both modes with softmax, then the sweep over learning rates, then that over widths."""
+    width, pair, every = scale.num_features, ("favor", "darkformer"), range(seeds)
+    return [
+        *(Run(k, mode, width, 1, s) for s in every for mode in ("all", "qkv") for k in ("softmax", *pair)),
+        *(Run(k, "all", width, factor, s) for s in every for factor in scale.factors for k in pair),
+        *(Run(k, "qkv", m, 1, s) for s in every for m in scale.widths for k in pair),
+    ]
+
+
+def measure_finetuning(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: LanguageTexts,
+    scale: FinetuningScale,
+    seeds: int,
+    folder: Path,
+    rows: Rows,
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Fine-tune copies of ``model``, once a run; finished rows, and the shortened model, are kept in ``folder``."""
+    train, test = (token_blocks(tokenizer, part, scale.length) for part in (texts.train, texts.test))
+    test = test.first(scale.test_blocks)
+    base = _base(model, tokenizer, train, scale, folder, say)
+    runs = {run.name: run for run in finetuning_runs(scale, seeds)}
+    measure = partial(_run, base, tokenizer, train, test, scale)
+    figures = rows.get_all({name: partial(measure, run) for name, run in runs.items()}, say)
+    found = [{**run._asdict(), **figures[name]} for name, run in runs.items()]
+    return {"settings": asdict(scale), "seeds": seeds, "runs": found, **environment()}
+
+
+def shorten(model: PreTrainedModel, layers: int | None) -> PreTrainedModel:
+    """A copy of a decoder with its first layers alone, below its own norm and head."""
+    short: Any = copy.deepcopy(model)
+    if layers is not None:
+        short.base_model.layers = nn.ModuleList(list(short.base_model.layers)[:layers])
+        short.config.num_hidden_layers = layers
+    cut: PreTrainedModel = short
+    return cut
+
+
+def count_spikes(losses: Sequence[float]) -> int:
+    """Steps whose loss lies a nat above the median of the 16 before, or is not finite."""
+    spikes = 0
+    for step in range(_BEFORE, len(losses)):
+        before = statistics.median(losses[step - _BEFORE : step])
+        spikes += not math.isfinite(losses[step]) or losses[step] > before + _SPIKE
+    return spikes
+
+
+def steps_to(losses: Sequence[float], wanted: float) -> int | None:
+    """Steps until the mean loss of eight in a row is as low as ``wanted``; None if it never is."""
+    for step in range(_SMOOTH, len(losses) + 1):
+        if statistics.fmean(losses[step - _SMOOTH : step]) <= wanted:
+            return step
+    return None
+
+
+def finetuning_markdown(study: dict[str, Any]) -> str:
+    """Three tables: both modes, learning rates, widths."""
+    return "\n\n".join([_modes(study), _rates(study), _widths(study)])
+
+
+def _base(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    train: TokenisedTexts,
+    scale: FinetuningScale,
+    folder: Path,
+    say: Callable[[str], None],
+) -> PreTrainedModel:
+    if not scale.base_steps:
+        return shorten(model, scale.layers)
+    kept = folder / f"base-{scale.layers}-{scale.base_steps}"
+    if not kept.is_dir():
+        say(f"the first {scale.layers} layers learn {scale.base_steps} steps with softmax")
+        short = shorten(model, scale.layers)
+        batches = StepBatches(train, tokenizer, scale.batch_size, steps=scale.base_steps, seed=99)
+        schedule = Schedule(scale.base_steps, 3e-4, max_grad_norm=1.0)
+        finetune(short, short, batches, schedule, objective=_next_token)
+        short.save_pretrained(kept)
+    return read_decoder(str(kept))
+
+
+def _run(
+    base: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    train: TokenisedTexts,
+    test: TokenisedTexts,
+    scale: FinetuningScale,
+    run: Run,
+) -> dict[str, Any]:
+    def batches(steps: int, seed: int) -> StepBatches:
+        return StepBatches(train, tokenizer, scale.batch_size, steps=steps, seed=seed)
+
+    model, kernel_rate = copy.deepcopy(base), 0.0
+    if run.kernel != "softmax":
+        convert(model, run.kernel, run.num_features, seed=run.seed)
+        start_from_data(model, batches(_START_BATCHES, run.seed))
+        kernel_rate = 0.1 * run.factor * find_feature_map(run.kernel).learning_rate
+    steps = scale.steps if run.factor == 1 else scale.sweep_steps
+    schedule = Schedule(steps, run.factor * scale.learning_rate, kernel_rate, seed=run.seed)
+    losses: list[float] = []
+
+    def next_token(_: nn.Module, model: nn.Module, batch: Batch) -> Tensor:
+        loss = _next_token(_, model, batch)
+        losses.append(float(loss.detach()))
+        return loss
+
+    finetune(model, model, batches(steps, run.seed), schedule, mode=run.mode, objective=next_token)
+    return {"losses": losses, "test_loss": _test_loss(model, test)}
+
+
+def _test_loss(model: PreTrainedModel, test: TokenisedTexts) -> float | None:
+    """Nats a token; None of a model that has diverged."""
+    try:
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=wants_bfloat16("auto")):
+            return math.log(likelihood(model, test, batch_size=4)["perplexity"])
+    except (KernelformerError, OverflowError):
+        return None
+
+
+def _next_token(_: nn.Module, model: nn.Module, batch: Batch) -> Tensor:
+    loss: Tensor = model(**batch, labels=batch["input_ids"], use_cache=False).loss
+    return loss
+
+
+def _modes(study: dict[str, Any]) -> str:
+    width = study["settings"]["num_features"]
+    rows = []
+    for mode in ("all", "qkv"):
+        loss = {k: _losses(study, k, mode, width, 1) for k in ("softmax", "favor", "darkformer")}
+        exact, favor, dark = (statistics.fmean(values) for values in loss.values())
+        reached = _reached(study, mode, width)
+        rows.append(
+            [
+                {"all": "all weights", "qkv": "q, k, v and kernels"}[mode],
+                *(_spread(values) for values in loss.values()),
+                f"{(favor - dark) / (favor - exact):.0%}",
+                f"{reached} of {study['settings']['steps']}",
+            ]
+        )
+    header = ["trained", "softmax", "favor", "darkformer", "gap closed", "darkformer's steps to favor's last loss"]
+    return _table(header, rows)
+
+
+def _rates(study: dict[str, Any]) -> str:
+    width = study["settings"]["num_features"]
+    rows = []
+    for factor in (1, *study["settings"]["factors"]):
+        cells = [f"× {factor}"]
+        for kernel in ("favor", "darkformer"):
+            found = _chosen(study, kernel, "all", width, factor)
+            steps = sum(len(run["losses"]) - _BEFORE for run in found)
+            spikes = sum(count_spikes(run["losses"]) for run in found)
+            cells += [f"{spikes} in {steps} steps", _spread(_losses(study, kernel, "all", width, factor))]
+        rows.append(cells)
+    return _table(["learning rate", "favor: spikes", "loss", "darkformer: spikes", "loss"], rows)
+
+
+def _widths(study: dict[str, Any]) -> str:
+    widths = sorted({*study["settings"]["widths"], study["settings"]["num_features"]})
+    rows = [
+        [str(m), *(_spread(_losses(study, kernel, "qkv", m, 1)) for kernel in ("favor", "darkformer"))] for m in widths
+    ]
+    return _table(["features", "favor", "darkformer"], rows)
+
+
+def _reached(study: dict[str, Any], mode: str, width: int) -> str:
+    """Per seed, the steps darkformer needs to favor's last loss."""
+    found = []
+    for favor, dark in zip(*(_chosen(study, k, mode, width, 1) for k in ("favor", "darkformer")), strict=True):
+        found.append(steps_to(dark["losses"], statistics.fmean(favor["losses"][-_SMOOTH:])))
+    return ", ".join("never" if step is None else str(step) for step in found)
+
+
+def _chosen(study: dict[str, Any], kernel: str, mode: str, width: int, factor: int) -> list[dict[str, Any]]:
+    wanted = (kernel, mode, width, factor)
+    names = ("kernel", "mode", "num_features", "factor")
+    return [run for run in study["runs"] if tuple(run[name] for name in names) == wanted]
+
+
+def _losses(study: dict[str, Any], kernel: str, mode: str, width: int, factor: int) -> list[float]:
+    runs = _chosen(study, kernel, mode, width, factor)
+    return [math.inf if run["test_loss"] is None else run["test_loss"] for run in runs]
+
+
+def _spread(values: Sequence[float]) -> str:
+    if not all(map(math.isfinite, values)):
+        return "diverged"
+    return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values):.3f}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [" | ".join(header), " | ".join(["---"] + ["---:"] * (len(header) - 1)), *(" | ".join(r) for r in rows)]
+    return "\n".join(f"| {line} |" for line in lines)
