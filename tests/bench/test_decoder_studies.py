@@ -11,6 +11,7 @@ import torch
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("sklearn")
 
+from kernelformer.tasks.modelling import LanguageTexts  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 
 from kernelformer.bench import darkformer_finetuning, decoder_conversion  # noqa: E402
@@ -28,7 +29,6 @@ from kernelformer.bench.decoder_conversion import (  # noqa: E402
     trunk,
 )
 from kernelformer.bench.rows import Rows  # noqa: E402
-from kernelformer.tasks.modelling import LanguageTexts  # noqa: E402
 
 WORDS = ["<pad>", "<s>", "the", "state", "of", "union", "is", "strong", "and", "free", "people", "law"]
 
@@ -98,12 +98,12 @@ def test_training_the_trunk_trains_the_first_layers_of_the_model(decoder):
 def test_finetuning_is_kept_and_told(decoder, tokenizer, texts, tmp_path, monkeypatch):
     scale = dataclasses.replace(
         darkformer_finetuning.SCALES["small"],
-        layers=2, base_steps=2, num_features=8, widths=(4,), length=32, steps=18, sweep_steps=17, factors=(3,),
+        layers=2, num_features=8, widths=(4,), length=32, steps=10, sweep_steps=9, factors=(3,),
     )  # fmt: skip
-    arguments = (decoder, tokenizer, texts, scale, 2, tmp_path)
+    arguments = (decoder, tokenizer, texts, scale, 2)
     study = measure_finetuning(*arguments, Rows(tmp_path / "rows.jsonl", {}))
     assert len(study["runs"]) == 2 * (6 + 2 + 2)
-    assert {len(run["losses"]) for run in study["runs"]} == {17, 18}
+    assert {len(run["losses"]) for run in study["runs"]} == {9, 10}
     first, second = (study["runs"][index]["losses"] for index in (0, 3))
     assert first[0] == second[0]  # both modes start from one model, and differ in what is trained
     assert first[1:] != second[1:]

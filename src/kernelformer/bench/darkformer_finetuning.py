@@ -11,7 +11,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -23,7 +22,6 @@ from kernelformer.bench.rows import Rows
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map
 from kernelformer.hf import convert
-from kernelformer.hf.read import read_decoder
 from kernelformer.learn import Schedule, finetune, start_from_data
 from kernelformer.learn.trainer import Batch, wants_bfloat16
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts
@@ -38,14 +36,13 @@ __all__ = [
     "finetuning_markdown",
     "finetuning_runs",
     "measure_finetuning",
-    "shorten",
     "steps_to",
 ]
 
 _START_BATCHES: Final = 8
 _SMOOTH: Final = 8
 _SPIKE: Final = 1.0
-_BEFORE: Final = 16
+_BEFORE: Final = 8
 
 
 @dataclass(frozen=True)
@@ -53,17 +50,15 @@ class FinetuningScale:
     """What one study trains.
 
     Attributes:
-        layers: of the decoder that are kept, from the first; None keeps all. What is left learns ``base_steps`` with
-            softmax first, and is the pretrained model of the study.
+        layers: how many are converted, from the first; None converts all.
         num_features: M of most runs; ``widths`` are those of the sweep.
         length, batch_size: of the blocks of a step.
         steps: of fine-tuning; ``sweep_steps`` for each learning rate of the sweep.
-        learning_rate: of weights, the default that ``factors`` multiply, kernels' rates with it.
+        learning_rate: of weights; ``factors`` multiply it, and kernels' rates with it.
         test_blocks: that the held-out loss is of.
     """
 
     layers: int | None
-    base_steps: int
     num_features: int
     widths: tuple[int, ...]
     length: int
@@ -76,8 +71,8 @@ class FinetuningScale:
 
 
 SCALES: Final = {
-    "small": FinetuningScale(8, 120, 64, (32, 256), 256, 2, 48, 40, 1e-4, (3, 10, 30), 16),
-    "full": FinetuningScale(None, 0, 64, (32, 128, 256), 1024, 8, 2000, 500, 1e-4, (3, 10, 30), 256),
+    "small": FinetuningScale(8, 64, (32, 256), 256, 1, 30, 24, 1e-4, (10, 30), 12),
+    "full": FinetuningScale(None, 64, (32, 128, 256), 1024, 8, 2000, 500, 1e-4, (3, 10, 30), 256),
 }
 
 
@@ -112,33 +107,21 @@ def measure_finetuning(
     texts: LanguageTexts,
     scale: FinetuningScale,
     seeds: int,
-    folder: Path,
     rows: Rows,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Fine-tune copies of ``model``, once a run; finished rows, and the shortened model, are kept in ``folder``."""
+    """Fine-tune copies of ``model``, once a run; finished rows are kept."""
     train, test = (token_blocks(tokenizer, part, scale.length) for part in (texts.train, texts.test))
     test = test.first(scale.test_blocks)
-    base = _base(model, tokenizer, train, scale, folder, say)
     runs = {run.name: run for run in finetuning_runs(scale, seeds)}
-    measure = partial(_run, base, tokenizer, train, test, scale)
+    measure = partial(_run, model, tokenizer, train, test, scale)
     figures = rows.get_all({name: partial(measure, run) for name, run in runs.items()}, say)
     found = [{**run._asdict(), **figures[name]} for name, run in runs.items()]
     return {"settings": asdict(scale), "seeds": seeds, "runs": found, **environment()}
 
 
-def shorten(model: PreTrainedModel, layers: int | None) -> PreTrainedModel:
-    """A copy of a decoder with its first layers alone, below its own norm and head."""
-    short: Any = copy.deepcopy(model)
-    if layers is not None:
-        short.base_model.layers = nn.ModuleList(list(short.base_model.layers)[:layers])
-        short.config.num_hidden_layers = layers
-    cut: PreTrainedModel = short
-    return cut
-
-
 def count_spikes(losses: Sequence[float]) -> int:
-    """Steps whose loss lies a nat above the median of the 16 before, or is not finite."""
+    """Steps whose loss lies a nat above the median of the 8 before, or is not finite."""
     spikes = 0
     for step in range(_BEFORE, len(losses)):
         before = statistics.median(losses[step - _BEFORE : step])
@@ -159,29 +142,8 @@ def finetuning_markdown(study: dict[str, Any]) -> str:
     return "\n\n".join([_modes(study), _rates(study), _widths(study)])
 
 
-def _base(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    train: TokenisedTexts,
-    scale: FinetuningScale,
-    folder: Path,
-    say: Callable[[str], None],
-) -> PreTrainedModel:
-    if not scale.base_steps:
-        return shorten(model, scale.layers)
-    kept = folder / f"base-{scale.layers}-{scale.base_steps}"
-    if not kept.is_dir():
-        say(f"the first {scale.layers} layers learn {scale.base_steps} steps with softmax")
-        short = shorten(model, scale.layers)
-        batches = StepBatches(train, tokenizer, scale.batch_size, steps=scale.base_steps, seed=99)
-        schedule = Schedule(scale.base_steps, 3e-4, max_grad_norm=1.0)
-        finetune(short, short, batches, schedule, objective=_next_token)
-        short.save_pretrained(kept)
-    return read_decoder(str(kept))
-
-
 def _run(
-    base: PreTrainedModel,
+    pretrained: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     train: TokenisedTexts,
     test: TokenisedTexts,
@@ -191,9 +153,10 @@ def _run(
     def batches(steps: int, seed: int) -> StepBatches:
         return StepBatches(train, tokenizer, scale.batch_size, steps=steps, seed=seed)
 
-    model, kernel_rate = copy.deepcopy(base), 0.0
+    model, kernel_rate = copy.deepcopy(pretrained), 0.0
     if run.kernel != "softmax":
-        convert(model, run.kernel, run.num_features, seed=run.seed)
+        layers = None if scale.layers is None else list(range(scale.layers))
+        convert(model, run.kernel, run.num_features, layers, seed=run.seed)
         start_from_data(model, batches(_START_BATCHES, run.seed))
         kernel_rate = 0.1 * run.factor * find_feature_map(run.kernel).learning_rate
     steps = scale.steps if run.factor == 1 else scale.sweep_steps
@@ -201,7 +164,7 @@ def _run(
     losses: list[float] = []
 
     def next_token(_: nn.Module, model: nn.Module, batch: Batch) -> Tensor:
-        loss = _next_token(_, model, batch)
+        loss: Tensor = model(**batch, labels=batch["input_ids"], use_cache=False).loss
         losses.append(float(loss.detach()))
         return loss
 
@@ -216,11 +179,6 @@ def _test_loss(model: PreTrainedModel, test: TokenisedTexts) -> float | None:
             return math.log(likelihood(model, test, batch_size=4)["perplexity"])
     except (KernelformerError, OverflowError):
         return None
-
-
-def _next_token(_: nn.Module, model: nn.Module, batch: Batch) -> Tensor:
-    loss: Tensor = model(**batch, labels=batch["input_ids"], use_cache=False).loss
-    return loss
 
 
 def _modes(study: dict[str, Any]) -> str:

@@ -35,7 +35,7 @@ def _finetuning(run: Run) -> None:
     kept = Rows(run.folder / f"{name}.rows.jsonl", asdict(scale))
     model = run.small_decoder()
     study = measure_finetuning(
-        read_decoder(model), read_tokenizer(model), annual_messages(), scale, run.seeds, run.folder, kept, run.say
+        read_decoder(model), read_tokenizer(model), annual_messages(), scale, run.seeds, kept, run.say
     )
     write_json(run.folder / f"{name}.json", study)
     kept.finish()
