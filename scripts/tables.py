@@ -106,6 +106,20 @@ def generation_table() -> str:
     return decoding_markdown(json.loads((ROOT / "docs/results/generation.json").read_text(encoding="utf-8"))) + "\n"
 
 
+def decoder_table(study: str) -> Callable[[], str]:
+    """The tables of `kernelformer reproduce` for that claim, from its copy in docs/results."""
+
+    def table() -> str:
+        from kernelformer.bench.darkformer_finetuning import finetuning_markdown
+        from kernelformer.bench.decoder_conversion import conversion_markdown
+
+        prints = {"decoder-conversion": conversion_markdown, "darkformer-finetuning": finetuning_markdown}
+        results = (ROOT / f"docs/results/{study}-small.json").read_text(encoding="utf-8")
+        return prints[study](json.loads(results)) + "\n"
+
+    return table
+
+
 def anisotropy_table() -> str:
     """The study of `kernelformer reproduce anisotropy` at 256 features, from its copy in docs/results."""
     from kernelformer.bench.anisotropy import anisotropy_markdown
@@ -210,6 +224,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "coulomb-valence-pairs": coulomb_text_table("pairs", "coulomb-valence"),
     "efficiency": efficiency_table,
     "generation": generation_table,
+    "decoder-conversion": decoder_table("decoder-conversion"),
+    "darkformer-finetuning": decoder_table("darkformer-finetuning"),
     "kernels": kernels_table,
     "language-modelling": study_table("language-modelling-small", language_markdown),
     "lra": study_table("lra-small", lra_markdown),

@@ -11,17 +11,18 @@ import torch
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("sklearn")
 
-from kernelformer.tasks.modelling import LanguageTexts  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 
 from kernelformer.bench import darkformer_finetuning, decoder_conversion  # noqa: E402
 from kernelformer.bench.darkformer_finetuning import (  # noqa: E402
+    Run,
     count_spikes,
     finetuning_markdown,
     measure_finetuning,
     steps_to,
 )
 from kernelformer.bench.decoder_conversion import (  # noqa: E402
+    Cell,
     conversion_markdown,
     conversion_plots,
     measure_conversions,
@@ -29,6 +30,8 @@ from kernelformer.bench.decoder_conversion import (  # noqa: E402
     trunk,
 )
 from kernelformer.bench.rows import Rows  # noqa: E402
+from kernelformer.tasks.language import token_blocks  # noqa: E402
+from kernelformer.tasks.modelling import LanguageTexts  # noqa: E402
 
 WORDS = ["<pad>", "<s>", "the", "state", "of", "union", "is", "strong", "and", "free", "people", "law"]
 
@@ -58,13 +61,13 @@ def texts():
 
 
 def test_conversions_are_kept_and_summed_up(decoder, tokenizer, texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(decoder_conversion, "KERNELS", ("constant", "random", "favor", "darkformer"))
-    scale = dataclasses.replace(
-        decoder_conversion.SCALES["small"], layers=2, num_features=8, length=32, steps=(1, 2), windows=(4,)
-    )
-    before = {name: p.clone() for name, p in decoder.named_parameters()}
+    def run(teacher, tokenizer, train, test, scale, cell):
+        figure = 20.0 + 3 * cell.seed + len(cell.kernel) - cell.window
+        return {"seconds": 1.0, "perplexity": figure, "accuracy": 0.5, "recall": [0.5, 0.4]}
+
+    monkeypatch.setattr(decoder_conversion, "_run", run)
+    scale = dataclasses.replace(decoder_conversion.SCALES["small"], length=32, steps=(1, 2), windows=(4,))
     study = measure_conversions(decoder, tokenizer, texts, scale, 2, Rows(tmp_path / "rows.jsonl", {}))
-    assert all(torch.equal(p, before[name]) for name, p in decoder.named_parameters())
     monkeypatch.setattr(decoder_conversion, "_run", lambda *_: pytest.fail("a finished row was measured again"))
     again = measure_conversions(decoder, tokenizer, texts, scale, 2, Rows(tmp_path / "rows.jsonl", {}))
     assert json.loads(json.dumps(again)) == json.loads(json.dumps(study))
@@ -72,14 +75,22 @@ def test_conversions_are_kept_and_summed_up(decoder, tokenizer, texts, tmp_path,
     assert set(rows) == {
         *((kernel, 0, 2) for kernel in decoder_conversion.KERNELS),
         *((kernel, 0, 1) for kernel in ("favor", "darkformer")),
-        *((kernel, 4, 2) for kernel in ("favor", "darkformer")),
+        *((kernel, 4, 2) for kernel in decoder_conversion.KERNELS[2:]),
     }
-    row = rows["favor", 4, 2]
-    cells = [cell["perplexity"] for cell in study["cells"] if cell["kernel"] == "favor" and cell["window"] == 4]
-    assert row["seeds"] == len(cells) == 2
-    assert row["ratio"] == pytest.approx(sum(cells) / 2 / study["teacher"]["perplexity"])
+    assert rows["favor", 4, 2]["seeds"] == 2
+    assert rows["favor", 4, 2]["perplexity"] == 22.5
+    assert rows["favor", 4, 2]["ratio"] == pytest.approx(22.5 / study["teacher"]["perplexity"])
     assert "| favor |" in conversion_markdown(study)
     assert conversion_plots(study)["window"].startswith("<svg")
+
+
+def test_a_conversion_leaves_its_teacher_alone(decoder, tokenizer, texts):
+    before = {name: p.clone() for name, p in decoder.named_parameters()}
+    blocks = token_blocks(tokenizer, texts.train, 32)
+    scale = dataclasses.replace(decoder_conversion.SCALES["small"], layers=2, num_features=8)
+    found = decoder_conversion._run(decoder, tokenizer, blocks, blocks, scale, Cell("favor", 4, 2, 0))
+    assert found["perplexity"] > 1
+    assert all(torch.equal(p, before[name]) for name, p in decoder.named_parameters())
 
 
 def test_training_the_trunk_trains_the_first_layers_of_the_model(decoder):
@@ -96,24 +107,36 @@ def test_training_the_trunk_trains_the_first_layers_of_the_model(decoder):
 
 
 def test_finetuning_is_kept_and_told(decoder, tokenizer, texts, tmp_path, monkeypatch):
-    scale = dataclasses.replace(
-        darkformer_finetuning.SCALES["small"],
-        layers=2, num_features=8, widths=(4,), length=32, steps=10, sweep_steps=9, factors=(3,),
-    )  # fmt: skip
-    arguments = (decoder, tokenizer, texts, scale, 2)
-    study = measure_finetuning(*arguments, Rows(tmp_path / "rows.jsonl", {}))
-    assert len(study["runs"]) == 2 * (6 + 2 + 2)
-    assert {len(run["losses"]) for run in study["runs"]} == {9, 10}
-    first, second = (study["runs"][index]["losses"] for index in (0, 3))
-    assert first[0] == second[0]  # both modes start from one model, and differ in what is trained
-    assert first[1:] != second[1:]
+    def run(model, tokenizer, train, test, scale, run):
+        last = {"softmax": 3.0, "favor": 4.0, "darkformer": 3.5}[run.kernel] + 0.1 * run.seed
+        steps = scale.steps if run.factor == 1 else scale.sweep_steps
+        losses = [last + 2 * 0.5**step for step in range(steps)]
+        if run.kernel == "favor" and run.factor == 30:
+            losses[20] += 5.0
+        return {"losses": losses, "test_loss": None if (run.kernel, run.num_features) == ("favor", 32) else last}
+
+    monkeypatch.setattr(darkformer_finetuning, "_run", run)
+    scale = dataclasses.replace(darkformer_finetuning.SCALES["small"], length=32)
+    study = measure_finetuning(decoder, tokenizer, texts, scale, 2, Rows(tmp_path / "rows.jsonl", {}))
     monkeypatch.setattr(darkformer_finetuning, "_run", lambda *_: pytest.fail("a finished row was measured again"))
-    assert measure_finetuning(*arguments, Rows(tmp_path / "rows.jsonl", {}))["runs"] == study["runs"]
-    tables = finetuning_markdown(study)
-    assert "| all weights |" in tables
-    assert "| × 3 | " in tables
-    study["runs"][1]["test_loss"] = None
-    assert "diverged" in finetuning_markdown(study)
+    again = measure_finetuning(decoder, tokenizer, texts, scale, 2, Rows(tmp_path / "rows.jsonl", {}))
+    assert again["runs"] == study["runs"]
+    tables = finetuning_markdown(study).split("\n\n")
+    assert "| all weights | 3.050 ± 0.071 | 4.050 ± 0.071 | 3.550 ± 0.071 | 50% | 8, 8 of 30 |" in tables[0]
+    assert "| × 30 | 2 in 32 steps | 4.050 ± 0.071 | 0 in 32 steps | 3.550 ± 0.071 |" in tables[1]
+    assert "| 32 | diverged | 3.550 ± 0.071 |" in tables[2]
+
+
+def test_what_is_trained_follows_the_mode(decoder, tokenizer, texts):
+    blocks = token_blocks(tokenizer, texts.train, 32)
+    scale = dataclasses.replace(darkformer_finetuning.SCALES["small"], layers=2, steps=3)
+    found = [
+        darkformer_finetuning._run(decoder, tokenizer, blocks, blocks, scale, Run("darkformer", mode, 8, 1, 0))
+        for mode in ("all", "qkv")
+    ]
+    assert found[0]["losses"][0] == found[1]["losses"][0]
+    assert found[0]["losses"][1:] != found[1]["losses"][1:]
+    assert len(found[0]["losses"]) == 3
 
 
 def test_spikes_are_a_nat_above_the_median_before():

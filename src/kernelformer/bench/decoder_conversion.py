@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from kernelformer.bench.plots import Banded, plot_bands, standalone
+from kernelformer.bench.drawing import standalone
+from kernelformer.bench.plots import Banded, plot_bands
 from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import find_feature_map, fixed_width
