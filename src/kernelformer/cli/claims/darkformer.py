@@ -27,7 +27,7 @@ def _finetuning(run: Run) -> None:
     from kernelformer.bench.rows import Rows
     from kernelformer.hf.read import read_decoder, read_tokenizer
     from kernelformer.tasks.files import write_json
-    from kernelformer.tasks.modelling import annual_messages
+    from kernelformer.tasks.modelling import messages_by_year
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -35,7 +35,7 @@ def _finetuning(run: Run) -> None:
     kept = Rows(run.folder / f"{name}.rows.jsonl", asdict(scale))
     model = run.small_decoder()
     study = measure_finetuning(
-        read_decoder(model), read_tokenizer(model), annual_messages(), scale, run.seeds, kept, run.say
+        read_decoder(model), read_tokenizer(model), messages_by_year(), scale, run.seeds, kept, run.say
     )
     write_json(run.folder / f"{name}.json", study)
     kept.finish()

@@ -32,7 +32,7 @@ def _conversion(run: Run) -> None:
     from kernelformer.bench.rows import Rows
     from kernelformer.hf.read import read_decoder, read_tokenizer
     from kernelformer.tasks.files import write_json
-    from kernelformer.tasks.modelling import annual_messages
+    from kernelformer.tasks.modelling import messages_by_year
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -40,7 +40,7 @@ def _conversion(run: Run) -> None:
     kept = Rows(run.folder / f"{name}.rows.jsonl", asdict(scale))
     model = run.small_decoder()
     study = measure_conversions(
-        read_decoder(model), read_tokenizer(model), annual_messages(), scale, run.seeds, kept, run.say
+        read_decoder(model), read_tokenizer(model), messages_by_year(), scale, run.seeds, kept, run.say
     )
     write_json(run.folder / f"{name}.json", study)
     run.write_plots(conversion_plots(study))
