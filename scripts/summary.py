@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kernelformer.bench.coulomb_report import verdicts
+from kernelformer.bench.darkformer_finetuning import closed_gap, spikes_of
+from kernelformer.bench.decoder_conversion import summarise_conversions
 from kernelformer.bench.lra import REPEATED
 from kernelformer.bench.transfer_tables import claims_markdown
 
@@ -120,6 +122,27 @@ def _arena(study: Any) -> Finding:
     ]
     verdict = SMALL if min(gaps) > 0 else NOT_HERE if statistics.fmean(gaps) < 0 else OPEN
     return f"mean of two short tasks: {here}", verdict
+
+
+def _gap(study: Any) -> Finding:
+    every, restricted = (closed_gap(study, mode) for mode in ("all", "qkv"))
+    verdict = SMALL if min(every, restricted) > 0 else NOT_HERE
+    return f"{every:.0%} of the gap closed by all weights, {restricted:.0%} by q, k, v (SmolLM2-135M)", verdict
+
+
+def _spikes(study: Any) -> Finding:
+    factors = study["settings"]["factors"]
+    favor, dark = (sum(spikes_of(study, k, factor)[0] for factor in factors) for k in ("favor", "darkformer"))
+    verdict = SMALL if dark < favor else OPEN if dark == favor else NOT_HERE
+    return f"{dark} against {favor} at {' and '.join(map(str, factors))} times the rate (SmolLM2-135M)", verdict
+
+
+def _conversion(study: Any) -> Finding:
+    most = study["settings"]["steps"][-1]
+    rows = {r["kernel"]: r for r in summarise_conversions(study) if not r["window"] and r["steps"] == most}
+    favor, dark = (rows[name] for name in ("favor", "darkformer"))
+    apart = favor["perplexity"] - dark["perplexity"] > favor["spread"] + dark["spread"]
+    return f"{dark['ratio']:.2f} against {favor['ratio']:.2f} times the teacher's perplexity", SMALL if apart else OPEN
 
 
 def _anisotropy(rows: Any) -> Finding:
@@ -292,8 +315,29 @@ PAPERS: Final[dict[str, list[Entry]]] = {
             _anisotropy,
         ),
         Entry("pretrained anew, it narrows the gap of random features to softmax", "not known here", "", needs=_GEMMA),
-        Entry("in fine-tuning, all weights or Q, K, V and covariance alone, too", "not known here", "", needs=_GEMMA),
-        Entry("higher rates give fewer loss spikes than with isotropic features", "not known here", "", needs=_GEMMA),
+        Entry(
+            "in fine-tuning, all weights or Q, K, V and covariance alone, too",
+            "not known here",
+            _command("darkformer-finetuning"),
+            "darkformer-finetuning-small.json",
+            _gap,
+            needs=_GEMMA,
+        ),
+        Entry(
+            "higher rates give fewer loss spikes than with isotropic features",
+            "not known here",
+            _command("darkformer-finetuning"),
+            "darkformer-finetuning-small.json",
+            _spikes,
+            needs=_GEMMA,
+        ),
+        Entry(
+            "taught by softmax, a learned covariance is ahead of isotropic features",
+            "no figure",
+            _command("decoder-conversion"),
+            "decoder-conversion-small.json",
+            _conversion,
+        ),
     ],
     "Coulomb, arXiv 2607.23869": [
         Entry(

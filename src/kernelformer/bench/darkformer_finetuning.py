@@ -32,10 +32,12 @@ __all__ = [
     "SCALES",
     "FinetuningScale",
     "Run",
+    "closed_gap",
     "count_spikes",
     "finetuning_markdown",
     "finetuning_runs",
     "measure_finetuning",
+    "spikes_of",
     "steps_to",
 ]
 
@@ -181,21 +183,31 @@ def _test_loss(model: PreTrainedModel, test: TokenisedTexts) -> float | None:
         return None
 
 
+def closed_gap(study: dict[str, Any], mode: str) -> float:
+    """Share of the held-out loss between favor and softmax that darkformer closes, means over seeds."""
+    width = study["settings"]["num_features"]
+    losses = (_losses(study, kernel, mode, width, 1) for kernel in ("softmax", "favor", "darkformer"))
+    exact, favor, dark = map(statistics.fmean, losses)
+    return (favor - dark) / (favor - exact)
+
+
+def spikes_of(study: dict[str, Any], kernel: str, factor: int) -> tuple[int, int]:
+    """Spikes, and the steps that could be one, of all seeds at that multiple of the learning rate."""
+    found = _chosen(study, kernel, "all", study["settings"]["num_features"], factor)
+    return sum(count_spikes(run["losses"]) for run in found), sum(len(run["losses"]) - _BEFORE for run in found)
+
+
 def _modes(study: dict[str, Any]) -> str:
     width = study["settings"]["num_features"]
-    rows = []
-    for mode in ("all", "qkv"):
-        loss = {k: _losses(study, k, mode, width, 1) for k in ("softmax", "favor", "darkformer")}
-        exact, favor, dark = (statistics.fmean(values) for values in loss.values())
-        reached = _reached(study, mode, width)
-        rows.append(
-            [
-                {"all": "all weights", "qkv": "q, k, v and kernels"}[mode],
-                *(_spread(values) for values in loss.values()),
-                f"{(favor - dark) / (favor - exact):.0%}",
-                f"{reached} of {study['settings']['steps']}",
-            ]
-        )
+    rows = [
+        [
+            name,
+            *(_spread(_losses(study, kernel, mode, width, 1)) for kernel in ("softmax", "favor", "darkformer")),
+            f"{closed_gap(study, mode):.0%}",
+            f"{_reached(study, mode, width)} of {study['settings']['steps']}",
+        ]
+        for mode, name in (("all", "all weights"), ("qkv", "q, k, v and kernels"))
+    ]
     header = ["trained", "softmax", "favor", "darkformer", "gap closed", "darkformer's steps to favor's last loss"]
     return _table(header, rows)
 
@@ -206,9 +218,7 @@ def _rates(study: dict[str, Any]) -> str:
     for factor in (1, *study["settings"]["factors"]):
         cells = [f"× {factor}"]
         for kernel in ("favor", "darkformer"):
-            found = _chosen(study, kernel, "all", width, factor)
-            steps = sum(len(run["losses"]) - _BEFORE for run in found)
-            spikes = sum(count_spikes(run["losses"]) for run in found)
+            spikes, steps = spikes_of(study, kernel, factor)
             cells += [f"{spikes} in {steps} steps", _spread(_losses(study, kernel, "all", width, factor))]
         rows.append(cells)
     return _table(["learning rate", "favor: spikes", "loss", "darkformer: spikes", "loss"], rows)

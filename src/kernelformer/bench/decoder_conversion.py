@@ -167,16 +167,18 @@ def conversion_markdown(study: dict[str, Any]) -> str:
 
 
 def conversion_plots(study: dict[str, Any]) -> dict[str, str]:
-    """Perplexity over the teacher's against the window, bands of one standard deviation."""
-    most, windows = study["settings"]["steps"][-1], [0, *study["settings"]["windows"]]
+    """Perplexity over the teacher's against the window, bands of one standard deviation.
+
+    Without a window it is so much larger that it would hide the rest.
+    """
+    most, windows = study["settings"]["steps"][-1], study["settings"]["windows"]
     found = {(row["kernel"], row["window"], row["steps"]): row for row in summarise_conversions(study)}
     teacher = study["teacher"]["perplexity"]
     lines: list[Banded] = []
-    for kernel in KERNELS:
-        rows = [found.get((kernel, window, most)) for window in windows]
-        lines.append((kernel, [None if row is None else (row["ratio"], row["spread"] / teacher) for row in rows]))
-    ticks = ["none", *map(str, study["settings"]["windows"])]
-    return {"window": standalone(plot_bands(lines, ticks, "window", "perplexity over the teacher's"))}
+    for kernel in KERNELS[2:]:
+        rows = [found[kernel, window, most] for window in windows]
+        lines.append((kernel, [(row["ratio"], row["spread"] / teacher) for row in rows]))
+    return {"window": standalone(plot_bands(lines, [*map(str, windows)], "window", "perplexity over the teacher's"))}
 
 
 def _ratio(study: dict[str, Any], row: ConversionRow | None) -> str:
