@@ -99,7 +99,7 @@ def _interval(values: Sequence[float]) -> str:
 
 def _verdict(values: Sequence[float], target: float) -> str:
     low, high = mean_interval(values)
-    return "seen here" if low >= target else "the reverse is seen" if high < target else "undecided"
+    return "seen here" if low > target else "the reverse is seen" if high < target else "undecided"
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
