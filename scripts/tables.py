@@ -222,6 +222,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "coulomb-time": coulomb_time_table,
     "coulomb-valence-metrics": coulomb_text_table("metrics", "coulomb-valence"),
     "coulomb-valence-pairs": coulomb_text_table("pairs", "coulomb-valence"),
+    "coulomb-verses-metrics": coulomb_text_table("metrics", "coulomb-verses"),
+    "coulomb-verses-pairs": coulomb_text_table("pairs", "coulomb-verses"),
     "efficiency": efficiency_table,
     "generation": generation_table,
     "decoder-conversion": decoder_table("decoder-conversion"),
