@@ -133,7 +133,9 @@ def _gap(study: Any) -> Finding:
 def _spikes(study: Any) -> Finding:
     factors = study["settings"]["factors"]
     favor, dark = (sum(spikes_of(study, k, factor)[0] for factor in factors) for k in ("favor", "darkformer"))
-    verdict = SMALL if dark < favor else OPEN if dark == favor else NOT_HERE
+    # Two standard deviations of the difference of two counts.
+    clear = abs(favor - dark) > 2 * (favor + dark) ** 0.5
+    verdict = OPEN if not clear else SMALL if dark < favor else NOT_HERE
     return f"{dark} against {favor} at {' and '.join(map(str, factors))} times the rate (SmolLM2-135M)", verdict
 
 
