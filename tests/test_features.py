@@ -74,7 +74,7 @@ def test_bad_masks(identity, mask):
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan])
 def test_bad_scales(identity, scale):
-    with pytest.raises(kf.ShapeError, match="scale must be positive, got"):
+    with pytest.raises(kf.ShapeError, match="scale must be positive and finite, got"):
         identity.map_q(zeros(1, 2, 3, 4), scale)
 
 

@@ -12,7 +12,7 @@ import typer
 
 from kernelformer.cli.claims import CLAIMS, Claim, Run
 from kernelformer.cli.options import Output
-from kernelformer.cli.verb import Answer, Terminal, listed
+from kernelformer.cli.verb import Answer, Terminal, listed, resumable
 from kernelformer.errors import KernelformerError
 from kernelformer.tasks.files import write_text
 
@@ -58,7 +58,7 @@ def reproduce(
     )
     run.folder.mkdir(parents=True, exist_ok=True)
     # What a study prints are its tables, which --json leaves out.
-    with contextlib.redirect_stdout(io.StringIO()) as tables:
+    with resumable(), contextlib.redirect_stdout(io.StringIO()) as tables:
         chosen.measure(run)
     shown = tables.getvalue().strip()
     write_text(run.folder / f"{claim}.md", shown + "\n")

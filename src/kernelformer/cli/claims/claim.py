@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from kernelformer.bench.rows import Rows
 
 __all__ = ["Claim", "Run"]
+
+_Study = TypeVar("_Study")
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,28 @@ class Run:
     archives: Path
     data: str | None
     say: Callable[[str], None]
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where trainings of the study may keep theirs."""
+        return self.folder / f"{self.name}-{self.scale}.checkpoints"
+
+    def study(self, settings: Mapping[str, Any], measure: Callable[[Rows], _Study], file: str | None = None) -> _Study:
+        """What ``measure`` makes of rows that outlive an interruption, written to FILE.json.
+
+        Args:
+            settings: all that decides a row besides its key.
+            file: None is ``{name}-{scale}``.
+        """
+        from kernelformer.bench.rows import Rows
+        from kernelformer.tasks.files import write_json
+
+        stem = f"{self.name}-{self.scale}" if file is None else file
+        rows = Rows(self.folder / f"{stem}.rows.jsonl", settings)
+        found = measure(rows)
+        write_json(self.folder / f"{stem}.json", found)
+        rows.finish()
+        return found
 
     def write_plots(self, plots: dict[str, str]) -> None:
         """SVG texts, by the name each has after that of the claim."""

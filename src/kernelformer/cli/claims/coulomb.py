@@ -14,33 +14,23 @@ def _coulomb_synthetic(run: Run) -> None:
 
     from kernelformer.bench.coulomb_report import synthetic_markdown, synthetic_plots
     from kernelformer.bench.coulomb_synthetic import SCALES, measure_synthetic
-    from kernelformer.bench.rows import Rows
-    from kernelformer.tasks.files import write_json
 
     size = SCALES[run.scale]
-    rows = Rows(run.folder / f"{run.name}.rows.jsonl", {"seeds": run.seeds, **asdict(size)})
-    study = measure_synthetic(run.seeds, run.scale, size, rows, run.say)
-    write_json(run.folder / f"{run.name}.json", study)
+    settings = {"seeds": run.seeds, **asdict(size)}
+    study = run.study(settings, lambda rows: measure_synthetic(run.seeds, run.scale, size, rows, run.say), run.name)
     run.write_plots(synthetic_plots(study))
-    rows.finish()
     print(synthetic_markdown(study))
 
 
 def _coulomb_text(texts: str, run: Run) -> None:
-    import transformers
-
     from kernelformer.bench.coulomb_tables import metrics_markdown, pairs_markdown, summarise
     from kernelformer.bench.coulomb_text import SCALES, run_study, scale_settings
-    from kernelformer.bench.rows import Rows
-    from kernelformer.tasks.files import write_json
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    name, scale = f"{run.name}-{run.scale}", SCALES[texts][run.scale]
-    kept = Rows(run.folder / f"{name}.rows.jsonl", scale_settings(scale))
-    summary = summarise(run_study(scale, run.seeds, kept, run.archives, say=run.say))
-    write_json(run.folder / f"{name}.json", summary)
-    kept.finish()
+    scale = SCALES[texts][run.scale]
+    summary = run.study(
+        scale_settings(scale),
+        lambda rows: summarise(run_study(scale, run.seeds, rows, run.archives, say=run.say)),
+    )
     print(f"\n{metrics_markdown(summary)}\n\n{pairs_markdown(summary)}")
 
 

@@ -21,24 +21,15 @@ def _anisotropy(run: Run) -> None:
 
 
 def _finetuning(run: Run) -> None:
-    import transformers
-
     from kernelformer.bench.darkformer_finetuning import SCALES, finetuning_markdown, measure_finetuning
-    from kernelformer.bench.rows import Rows
     from kernelformer.hf.read import read_decoder, read_tokenizer
-    from kernelformer.tasks.files import write_json
     from kernelformer.tasks.modelling import messages_by_year
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
-    kept = Rows(run.folder / f"{name}.rows.jsonl", asdict(scale))
-    model = run.small_decoder()
-    study = measure_finetuning(
-        read_decoder(model), read_tokenizer(model), messages_by_year(), scale, run.seeds, kept, run.say
+    folder, scale = run.small_decoder(), SCALES[run.scale]
+    model, tokenizer, texts = read_decoder(folder), read_tokenizer(folder), messages_by_year()
+    study = run.study(
+        asdict(scale), lambda rows: measure_finetuning(model, tokenizer, texts, scale, run.seeds, rows, run.say)
     )
-    write_json(run.folder / f"{name}.json", study)
-    kept.finish()
     print(f"\n{finetuning_markdown(study)}")
 
 

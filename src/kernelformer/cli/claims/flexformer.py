@@ -12,72 +12,49 @@ __all__ = ["CLAIMS"]
 
 def _efficiency(run: Run) -> None:
     from kernelformer.bench.efficiency import efficiency_markdown, measure_efficiency
-    from kernelformer.bench.rows import Rows
-    from kernelformer.tasks.files import write_json
 
-    rows = Rows(run.folder / f"{run.name}.rows.jsonl", {"repeats": run.seeds})
-    study = measure_efficiency(run.seeds, rows, say=run.say)
-    write_json(run.folder / f"{run.name}.json", study)
-    rows.finish()
+    settings = {"repeats": run.seeds}
+    study = run.study(settings, lambda rows: measure_efficiency(run.seeds, rows, say=run.say), run.name)
     print(f"\n{efficiency_markdown(study)}")
 
 
 def _language_modelling(run: Run) -> None:
     from dataclasses import asdict, replace
 
-    import transformers
-
     from kernelformer.bench.language_modelling import SCALES, language_markdown, run_study
-    from kernelformer.bench.rows import Rows
-    from kernelformer.tasks.files import write_json
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
+    scale = SCALES[run.scale]
     if run.data is not None:
         scale = replace(scale, data=run.data)
-    kept = Rows(run.folder / f"{name}.rows.jsonl", {"seeds": run.seeds, **asdict(scale)})
-    study = run_study(scale, run.seeds, kept, run.folder / f"{name}.checkpoints", say=run.say)
-    write_json(run.folder / f"{name}.json", study)
-    kept.finish()
+    study = run.study(
+        {"seeds": run.seeds, **asdict(scale)},
+        lambda rows: run_study(scale, run.seeds, rows, run.checkpoints, say=run.say),
+    )
     print(f"\n{language_markdown(study)}")
 
 
 def _lra(run: Run) -> None:
-    import transformers
-
     from kernelformer.bench.lra import SCALES, lra_markdown, run_study, scale_settings
-    from kernelformer.bench.rows import Rows
-    from kernelformer.tasks.files import write_json
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
+    scale = SCALES[run.scale]
     if run.data is not None and run.scale == "small":
         raise KernelformerError("the small scale has stand-ins of its own: give --data with --scale pytorch or paper")
     originals = None if run.data is None else Path(run.data)
-    kept = Rows(run.folder / f"{name}.rows.jsonl", {"seeds": run.seeds, "data": run.data, **scale_settings(scale)})
-    study = run_study(scale, run.seeds, kept, run.folder / f"{name}.checkpoints", originals=originals, say=run.say)
-    write_json(run.folder / f"{name}.json", study)
-    kept.finish()
+    study = run.study(
+        {"seeds": run.seeds, "data": run.data, **scale_settings(scale)},
+        lambda rows: run_study(scale, run.seeds, rows, run.checkpoints, originals=originals, say=run.say),
+    )
     print(f"\n{lra_markdown(study)}")
 
 
 def _transfer(run: Run) -> None:
-    import transformers
-
-    from kernelformer.bench.rows import Rows
     from kernelformer.bench.transfer import SCALES, run_transfer, scale_settings
     from kernelformer.bench.transfer_tables import claims_markdown, scores_markdown
-    from kernelformer.tasks.files import write_json
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
-    kept = Rows(run.folder / f"{name}.rows.jsonl", scale_settings(scale))
-    study = run_transfer(scale, run.seeds, kept, run.archives, say=run.say)
-    write_json(run.folder / f"{name}.json", study)
-    kept.finish()
+    scale = SCALES[run.scale]
+    study = run.study(
+        scale_settings(scale), lambda rows: run_transfer(scale, run.seeds, rows, run.archives, say=run.say)
+    )
     print(f"\n{claims_markdown(study)}\n\n{scores_markdown(study)}")
 
 

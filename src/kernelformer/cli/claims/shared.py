@@ -10,14 +10,10 @@ __all__ = ["CLAIMS"]
 
 
 def _generation(run: Run) -> None:
-    import transformers
-
     from kernelformer.bench.decoding import decoding_markdown, decoding_plots, measure_decoding
     from kernelformer.hf.read import read_decoder
     from kernelformer.tasks.files import write_json
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
     decoder = read_decoder(run.small_decoder())
     rows = measure_decoding(decoder, "hedgehog", 64, 64, seconds=4.0 * run.seeds, say=run.say)
     write_json(run.folder / f"{run.name}.json", rows)
@@ -26,25 +22,16 @@ def _generation(run: Run) -> None:
 
 
 def _conversion(run: Run) -> None:
-    import transformers
-
     from kernelformer.bench.decoder_conversion import SCALES, conversion_markdown, conversion_plots, measure_conversions
-    from kernelformer.bench.rows import Rows
     from kernelformer.hf.read import read_decoder, read_tokenizer
-    from kernelformer.tasks.files import write_json
     from kernelformer.tasks.modelling import messages_by_year
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    name, scale = f"{run.name}-{run.scale}", SCALES[run.scale]
-    kept = Rows(run.folder / f"{name}.rows.jsonl", asdict(scale))
-    model = run.small_decoder()
-    study = measure_conversions(
-        read_decoder(model), read_tokenizer(model), messages_by_year(), scale, run.seeds, kept, run.say
+    folder, scale = run.small_decoder(), SCALES[run.scale]
+    model, tokenizer, texts = read_decoder(folder), read_tokenizer(folder), messages_by_year()
+    study = run.study(
+        asdict(scale), lambda rows: measure_conversions(model, tokenizer, texts, scale, run.seeds, rows, run.say)
     )
-    write_json(run.folder / f"{name}.json", study)
     run.write_plots(conversion_plots(study))
-    kept.finish()
     print(f"\nperplexity of the teacher {study['teacher']['perplexity']:.2f}\n\n{conversion_markdown(study)}")
 
 
