@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
 
 from kernelformer.errors import DataError, KernelformerError
 
-__all__ = ["LengthBatches", "StepBatches", "TokenisedTexts", "batches", "tokenise"]
+__all__ = ["BatchPerStep", "LengthBatches", "StepBatches", "TokenisedTexts", "batches", "tokenise"]
 
 Example = dict[str, list[int]]
 
@@ -140,24 +141,43 @@ def batches(
     )
 
 
-class StepBatches(Sequence[Mapping[str, Tensor]]):
-    """The batches of a training run, one a step, each padded when it is asked for; epoch after epoch, seeded."""
+class BatchPerStep(Sequence[Mapping[str, Tensor]], ABC):
+    """The batches of a training run, one a step, each made when it is asked for; epoch after epoch, seeded.
 
-    def __init__(
-        self, tokens: TokenisedTexts, tokenizer: PreTrainedTokenizerBase, batch_size: int, *, steps: int, seed: int
-    ) -> None:
-        sampler = LengthBatches(tokens.lengths, batch_size, seed=seed)
-        self.tokens = tokens
-        self.collate = DataCollatorWithPadding(tokenizer)
+    Args:
+        lengths: of what is put into batches, of like length each.
+    """
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, *, steps: int, seed: int, shuffle: bool = True) -> None:
+        sampler = LengthBatches(lengths, batch_size, seed=seed, shuffle=shuffle)
         self.rows: list[list[int]] = []
         while len(self.rows) < steps:
             self.rows.extend(sampler)
         del self.rows[steps:]
+
+    @abstractmethod
+    def make(self, rows: list[int]) -> dict[str, Tensor]:
+        """The batch of these rows."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
-        return dict(self.collate([self.tokens[row] for row in self.rows[index]]))
+            return [self[step] for step in range(*index.indices(len(self)))]
+        return self.make(self.rows[index])
+
+
+class StepBatches(BatchPerStep):
+    """Texts, padded by their tokenizer."""
+
+    def __init__(
+        self, tokens: TokenisedTexts, tokenizer: PreTrainedTokenizerBase, batch_size: int, *, steps: int, seed: int
+    ) -> None:
+        super().__init__(tokens.lengths, batch_size, steps=steps, seed=seed)
+        self.tokens = tokens
+        self.collate = DataCollatorWithPadding(tokenizer)
+
+    def make(self, rows: list[int]) -> dict[str, Tensor]:
+        """Input ids and mask, [B, N], N the longest text."""
+        return dict(self.collate([self.tokens[row] for row in rows]))

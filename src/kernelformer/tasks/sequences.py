@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from kernelformer.tasks.batches import LengthBatches
+from kernelformer.tasks.batches import BatchPerStep
 
 __all__ = ["SequenceBatches", "SequenceTask", "Sequences", "accuracy"]
 
@@ -50,24 +50,16 @@ class SequenceTask(NamedTuple):
         return self.test.labels.count(commonest) / len(self.test.labels)
 
 
-class SequenceBatches(Sequence[Mapping[str, Tensor]]):
+class SequenceBatches(BatchPerStep):
     """{"input_ids", "attention_mask" int64 [B, N] or [B, 2, N], "labels" [B]}, one a step, of like length; seeded."""
 
     def __init__(self, sequences: Sequences, batch_size: int, *, steps: int, seed: int, shuffle: bool = True) -> None:
+        lengths = [_length(x) for x in sequences.inputs]
+        super().__init__(lengths, batch_size, steps=steps, seed=seed, shuffle=shuffle)
         self.sequences = sequences
-        sampler = LengthBatches([_length(x) for x in sequences.inputs], batch_size, seed=seed, shuffle=shuffle)
-        self.rows: list[list[int]] = []
-        while len(self.rows) < steps:
-            self.rows.extend(sampler)
-        del self.rows[steps:]
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
-        rows = self.rows[index]
+    def make(self, rows: list[int]) -> dict[str, Tensor]:
+        """Padded with zeros, which the mask hides."""
         inputs = [self.sequences.inputs[row] for row in rows]
         paired = bool(inputs) and isinstance(inputs[0][0], list)
         flat = [torch.tensor(part) for row in inputs for part in (row if paired else [row])]
