@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from kernelformer.bench.rows import Rows
 
 __all__ = ["Claim", "Run"]
@@ -64,20 +66,21 @@ class Run:
         for plot, text in plots.items():
             (self.folder / f"{self.name}-{plot}.svg").write_text(text, encoding="utf-8")
 
-    def small_decoder(self) -> str:
-        """The folder of SmolLM2-135M-Instruct, read from its GGUF file at the first call.
+    def small_decoder(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        """SmolLM2-135M-Instruct and its tokenizer, read from its GGUF file at the first call, into a folder here.
 
         Raises:
             DataError: the package that carries it is not installed.
         """
         from kernelformer.hf.gguf import import_gguf
+        from kernelformer.hf.read import read_decoder, read_tokenizer
         from kernelformer.tasks.packaged import small_decoder
 
         folder = self.folder / "smollm2"
         if not folder.is_dir():
             self.say("reading the GGUF file, once")
             import_gguf(small_decoder(), folder)
-        return str(folder)
+        return read_decoder(str(folder)), read_tokenizer(str(folder))
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,10 @@ def _anisotropy(run: Run) -> None:
 
 def _finetuning(run: Run) -> None:
     from kernelformer.bench.darkformer_finetuning import SCALES, finetuning_markdown, measure_finetuning
-    from kernelformer.hf.read import read_decoder, read_tokenizer
     from kernelformer.tasks.modelling import messages_by_year
 
-    folder, scale = run.small_decoder(), SCALES[run.scale]
-    model, tokenizer, texts = read_decoder(folder), read_tokenizer(folder), messages_by_year()
+    scale, texts = SCALES[run.scale], messages_by_year()
+    model, tokenizer = run.small_decoder()
     study = run.study(
         asdict(scale), lambda rows: measure_finetuning(model, tokenizer, texts, scale, run.seeds, rows, run.say)
     )

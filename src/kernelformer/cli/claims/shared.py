@@ -11,10 +11,9 @@ __all__ = ["CLAIMS"]
 
 def _generation(run: Run) -> None:
     from kernelformer.bench.decoding import decoding_markdown, decoding_plots, measure_decoding
-    from kernelformer.hf.read import read_decoder
     from kernelformer.tasks.files import write_json
 
-    decoder = read_decoder(run.small_decoder())
+    decoder, _ = run.small_decoder()
     rows = measure_decoding(decoder, "hedgehog", 64, 64, seconds=4.0 * run.seeds, say=run.say)
     write_json(run.folder / f"{run.name}.json", rows)
     run.write_plots(decoding_plots(rows))
@@ -23,11 +22,10 @@ def _generation(run: Run) -> None:
 
 def _conversion(run: Run) -> None:
     from kernelformer.bench.decoder_conversion import SCALES, conversion_markdown, conversion_plots, measure_conversions
-    from kernelformer.hf.read import read_decoder, read_tokenizer
     from kernelformer.tasks.modelling import messages_by_year
 
-    folder, scale = run.small_decoder(), SCALES[run.scale]
-    model, tokenizer, texts = read_decoder(folder), read_tokenizer(folder), messages_by_year()
+    scale, texts = SCALES[run.scale], messages_by_year()
+    model, tokenizer = run.small_decoder()
     study = run.study(
         asdict(scale), lambda rows: measure_conversions(model, tokenizer, texts, scale, run.seeds, rows, run.say)
     )
