@@ -10,51 +10,19 @@ import transformers
 from transformers import DynamicCache
 
 import kernelformer as kf
+from families import DECODERS, tiny_config
 from kernelformer.hf.cache import KernelStateLayer
 
-_SIZE = {
-    "vocab_size": 99,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 37,
-    "max_position_embeddings": 200,
-    # Wide enough that a random model does not say one word for ever.
-    "initializer_range": 0.3,
-}
-_GROUPED = {"num_key_value_heads": 2, "head_dim": 8}
-CONFIGS = {
-    "llama": lambda: transformers.LlamaConfig(**_SIZE, **_GROUPED),
-    "gpt2": lambda: transformers.GPT2Config(
-        vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=200, initializer_range=0.3
-    ),
-    "qwen3": lambda: transformers.Qwen3Config(**_SIZE, **_GROUPED),
-    "gemma": lambda: transformers.GemmaConfig(**_SIZE, **_GROUPED),
-    "mistral": lambda: transformers.MistralConfig(**_SIZE, **_GROUPED, sliding_window=None),
-    "gemma2": lambda: transformers.Gemma2Config(
-        **_SIZE, **_GROUPED, sliding_window=6, attn_logit_softcapping=5.0, query_pre_attn_scalar=16,
-        layer_types=["sliding_attention", "full_attention"],
-    ),
-    "gemma3": lambda: transformers.Gemma3TextConfig(
-        **_SIZE, **_GROUPED, sliding_window=6, query_pre_attn_scalar=16,
-        layer_types=["sliding_attention", "full_attention"],
-    ),
-    "gpt_neox": lambda: transformers.GPTNeoXConfig(**_SIZE),
-    "opt": lambda: transformers.OPTConfig(
-        vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=37, init_std=0.3,
-        max_position_embeddings=200, word_embed_proj_dim=32,
-    ),
-}  # fmt: skip
 # A number behind the slash is the window of hybrid attention.
 SLIDING = ("gemma2", "gemma3")
-FAMILIES = (*CONFIGS, "llama/4", "gpt_neox/20")
+FAMILIES = (*DECODERS, "llama/4", "gpt_neox/20")
 THREE = ("llama", "gpt2", "qwen3", "gpt2/4", "qwen3/20")
 
 
 def _plain(family):
     torch.manual_seed(0)
-    config = CONFIGS[family.split("/")[0]]()
-    config.pad_token_id, config.bos_token_id, config.eos_token_id = 1, 2, None
+    config = tiny_config(family.split("/")[0], positions=200, spread=0.3)
+    config.bos_token_id, config.eos_token_id = 2, None
     return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 

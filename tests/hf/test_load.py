@@ -10,9 +10,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import kernelformer as kf
+from families import DECODERS, ENCODERS
 
-ENCODERS = ("bert", "roberta", "distilbert")
-DECODERS = ("llama", "gpt2", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3", "gpt_neox", "opt")
 # A number behind the slash is the window of hybrid attention.
 FAMILIES = (*ENCODERS, *DECODERS, "llama/4", "gpt2/4")
 STORAGE = ("whole", "sharded", "bfloat16", "device_map")

@@ -7,19 +7,13 @@ import torch
 import transformers
 
 import kernelformer as kf
+from families import tiny_config
 from kernelformer.learn import OutputError
-
-_SIZE = {
-    "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "head_dim": 8, "intermediate_size": 37, "max_position_embeddings": 64, "initializer_range": 0.3,
-}  # fmt: skip
-_BOTH = {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"], "query_pre_attn_scalar": 16}
 
 
 def _plain(name, **options):
     torch.manual_seed(0)
-    kind = {"gemma2": transformers.Gemma2Config, "gemma3": transformers.Gemma3TextConfig}[name]
-    config = kind(**_SIZE, **{**_BOTH, **options}, pad_token_id=1)
+    config = tiny_config(name, positions=64, spread=0.3, **options)
     # SDPA would leave the cap out.
     return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
 
