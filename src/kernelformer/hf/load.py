@@ -11,10 +11,10 @@ from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
 from kernelformer.errors import KernelformerError
 from kernelformer.hf.convert import attach
+from kernelformer.hf.file_checks import check_finite, check_size, told_in_one_line
 from kernelformer.hf.interface import NAME, register
 from kernelformer.hf.mean_classifier import BertForMeanClassification
 from kernelformer.hf.mean_pairs import BertForMeanPairs
-from kernelformer.hf.reading import check_finite, check_size, told_in_one_line
 from kernelformer.hf.record import check_record
 from kernelformer.hf.sites import kernels
 

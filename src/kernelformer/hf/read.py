@@ -20,9 +20,9 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from kernelformer.errors import DataError, KernelformerError, UnsupportedModelError
+from kernelformer.hf.file_checks import check_finite, check_size, told_in_one_line
 from kernelformer.hf.load import load
 from kernelformer.hf.mean_classifier import BertForMeanClassification
-from kernelformer.hf.reading import check_finite, check_size, told_in_one_line
 
 __all__ = [
     "is_decoder",
