@@ -13,7 +13,8 @@ from kernelformer.bench.coulomb_report import verdicts
 from kernelformer.bench.darkformer_finetuning import closed_gap, spikes_of
 from kernelformer.bench.decoder_conversion import summarise_conversions
 from kernelformer.bench.lra import REPEATED
-from kernelformer.bench.transfer_tables import claims_markdown
+from kernelformer.bench.markdown import markdown_table
+from kernelformer.bench.transfer_tables import transfer_claims
 
 __all__ = ["summary_markdown"]
 
@@ -60,8 +61,8 @@ def summary_markdown() -> str:
     parts = []
     for paper, entries in PAPERS.items():
         header = ["claim", "the paper", "here", "how", "verdict"]
-        lines = [header, ["---"] * len(header), *(entry.row() for entry in entries)]
-        parts.append(f"**{paper}**\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
+        table = markdown_table(header, (entry.row() for entry in entries), left=range(len(header)))
+        parts.append(f"**{paper}**\n\n{table}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -196,7 +197,7 @@ def _below_softmax(summary: Any) -> Finding:
 
 def _transferred(number: int) -> Callable[[Any], Finding]:
     def read(study: Any) -> Finding:
-        here, verdict = claims_markdown(study).splitlines()[2 + number].strip("| ").split(" | ")[2:]
+        *_, here, verdict = transfer_claims(study)[number]
         return here, _judged(verdict)
 
     return read
@@ -206,7 +207,8 @@ def _same_time(rows: Any) -> Finding:
     ratios, slopes = ([row[name] for row in rows] for name in ("ratio", "slope"))
     slope = f"slope {min(slopes):.2f} to {max(slopes):.2f}"
     here = f"{min(ratios):.2f} to {max(ratios):.2f} times the time of frozen ones, {slope}"
-    return here, HERE
+    equal = all(0.95 <= ratio <= 1.05 for ratio in ratios)
+    return here, HERE if equal and max(slopes) <= 1.1 else NOT_HERE
 
 
 def _generation(rows: Any) -> Finding:
@@ -215,7 +217,8 @@ def _generation(rows: Any) -> Finding:
         f"{first['kernel_ms']:.0f} ms and {first['kernel_mib']:.1f} MiB a token after {first['context']:,}, "
         f"{last['kernel_ms']:.0f} and {last['kernel_mib']:.1f} after {last['context']:,}"
     )
-    return here, HERE
+    flat = last["kernel_mib"] == first["kernel_mib"] and last["kernel_ms"] <= 1.1 * first["kernel_ms"]
+    return here, HERE if flat else NOT_HERE
 
 
 _FACTS = "`tests/feature_maps/test_paper_facts.py`"

@@ -12,7 +12,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import kernelformer as kf
 from kernelformer.bench.coulomb_report import budget_markdown, claims_markdown, noise_markdown, weights_markdown
 from kernelformer.bench.language_modelling import language_markdown
 from kernelformer.bench.lra import lra_markdown
+from kernelformer.bench.markdown import markdown_table
 from summary import summary_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +34,8 @@ REGION = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- /tab
 def kernels_table(names: Sequence[str] | None = None) -> str:
     """A row for each kernel, at head_dim 64 and, where the width is free, 64 features."""
     header = ["Kernel", "Source", "Sign", "Features", "Parameters per head", "Causal"]
-    return markdown_table(header, (kernel_row(name) for name in (kf.FEATURE_MAPS if names is None else names)))
+    rows = (kernel_row(name) for name in (kf.FEATURE_MAPS if names is None else names))
+    return markdown_table(header, rows, left=range(len(header))) + "\n"
 
 
 def kernel_row(name: str) -> list[str]:
@@ -75,12 +77,6 @@ def is_causal(feature_map: kf.FeatureMap) -> bool:
     changed[:, :, -1] *= 5.0
     with torch.no_grad():
         return torch.equal(attention(q, k, v)[:, :, :-1], attention(q, changed, v)[:, :, :-1])
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown, ending with a newline."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def demo_table() -> str:
@@ -162,7 +158,7 @@ def claims_table() -> str:
     from kernelformer.cli.claims import CLAIMS
 
     rows = ([claim.summary, f"`kernelformer reproduce {name}`"] for name, claim in CLAIMS.items())
-    return markdown_table(["Claim", "Command"], rows)
+    return markdown_table(["Claim", "Command"], rows, left=(0, 1)) + "\n"
 
 
 def efficiency_table() -> str:

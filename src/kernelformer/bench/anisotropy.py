@@ -16,6 +16,7 @@ from torch import Tensor
 
 from kernelformer.attention import KernelAttention
 from kernelformer.bench.drawing import standalone
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import plot_conditions
 from kernelformer.feature_maps import (
     Constant,
@@ -132,15 +133,15 @@ def anisotropy_markdown(rows: Sequence[AnisotropyRow], width: int) -> str:
     """A Markdown table at one width: a row a kernel, a column a norm and condition number."""
     cases = list(dict.fromkeys((row["squared_norm"], row["condition"], row["largest_eigenvalue"]) for row in rows))
     heads = [f"{norm:g}; {condition}; {largest:.2f}" for norm, condition, largest in cases]
-    lines = ["| E‖x‖²; condition; λ max | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(cases)]
+    lines = []
     for name in dict.fromkeys(row["kernel"] for row in rows):
         cells = [
             f"{row['error']:.2f} ± {row['standard_error']:.2f}"
             for row in rows
             if row["kernel"] == name and row["num_features"] == width
         ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append([name, *cells])
+    return markdown_table(["E‖x‖²; condition; λ max", *heads], lines)
 
 
 def anisotropy_plots(rows: Sequence[AnisotropyRow]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kernelformer.bench.coulomb_synthetic import SPREAD_WEIGHTS, Cell, Study, slope
 from kernelformer.bench.drawing import standalone
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import Banded, plot_bands
 from kernelformer.bench.synthetic_methods import PAPER_WEIGHTS
 from kernelformer.tasks.intervals import mean_interval
@@ -54,7 +55,7 @@ def noise_markdown(study: Study, metric: str) -> str:
     rows = []
     for method in _distinct(cells, lambda cell: cell["method"]):
         rows.append([method, *(_mean(_find(cells, method, noise), metric) for noise in noises)])
-    return _table(["σ", *(f"{noise:.2g}" for noise in noises)], rows)
+    return markdown_table(["σ", *(f"{noise:.2g}" for noise in noises)], rows)
 
 
 def weights_markdown(study: Study) -> str:
@@ -65,7 +66,7 @@ def weights_markdown(study: Study) -> str:
     for method, noise in _distinct(cells, lambda cell: (cell["method"], cell["noise"])):
         found = {cell["value"]: _mean(cell, "accuracy") for cell in cells if _is(cell, method, noise)}
         rows.append([f"{method}; σ = {noise:.2g}", *(found.get(weight, "") for weight in weights)])
-    return _table(["λ", *(f"{weight:g}" for weight in weights)], rows)
+    return markdown_table(["λ", *(f"{weight:g}" for weight in weights)], rows)
 
 
 def budget_markdown(study: Study) -> str:
@@ -81,12 +82,14 @@ def budget_markdown(study: Study) -> str:
         kept, above = _kept(study, method, noise)
         shares = [f"{kept.mean():.1%}", above]
         rows.append([f"{method}; σ = {noise:.2g}", *(_mean(found[b], "accuracy") for b in budgets), *shares])
-    return _table(["features", *(f"{budget:g}" for budget in budgets), "64 / 256", "above the larger class"], rows)
+    return markdown_table(
+        ["features", *(f"{budget:g}" for budget in budgets), "64 / 256", "above the larger class"], rows
+    )
 
 
 def claims_markdown(study: Study) -> str:
     """A row a claim: the paper's figure, ours with 95 % intervals over seeds, a verdict."""
-    return _table(["claim", "the paper", "here", "verdict"], [list(verdict) for verdict in verdicts(study)])
+    return markdown_table(["claim", "the paper", "here", "verdict"], [list(verdict) for verdict in verdicts(study)])
 
 
 def verdicts(study: Study) -> list[Verdict]:
@@ -261,8 +264,3 @@ def _mean(cell: Cell, metric: str) -> str:
 
 def _distinct(cells: Sequence[Cell], key: Callable[[Cell], Any]) -> list[Any]:
     return list(dict.fromkeys(key(cell) for cell in cells))
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

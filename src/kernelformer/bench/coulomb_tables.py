@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelformer.bench.coulomb_text import PAPER, ROWS, Row
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.tasks.metrics import Difference, compare_classifiers
 
 __all__ = ["StudyPair", "StudyRow", "StudySummary", "metrics_markdown", "pairs_markdown", "summarise"]
@@ -97,28 +98,26 @@ def summarise(study: dict[str, Any], rows: Sequence[Row] = ROWS) -> StudySummary
 def metrics_markdown(summary: StudySummary) -> str:
     """All metrics of all rows, means over seeds; accuracy with its standard deviation over seeds."""
     header = ["row", "accuracy", "paper's", *(name.replace("_", " ") for name in _METRICS[1:]), "CPU s"]
-    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    lines = []
     for row in summary["rows"]:
         mean, spread = row["metrics"]["accuracy"]
         name = f"**{row['row']}**" if row["row"] == summary["best"] else row["row"]
         values = [f"{row['metrics'][metric][0]:.3f}" for metric in _METRICS[1:]]
         paper = "" if row["paper"] is None else f"{row['paper']:.3f}"
         lines.append([name, f"{mean:.4f} ± {spread:.4f}", paper, *values, f"{row['seconds']:.0f}"])
-    return _table(lines)
+    return markdown_table(header, lines)
 
 
 def pairs_markdown(summary: StudySummary) -> str:
     """Differences in points of accuracy with their 95 % intervals, and what they say."""
-    lines = [
-        ["kernel", "learned − vanilla", "p a seed", "verdict", "paper's", "learned − softmax"],
-        ["---", "---:", "---:", "---", "---:", "---:"],
-    ]
+    header = ["kernel", "learned − vanilla", "p a seed", "verdict", "paper's", "learned − softmax"]
+    lines = []
     for pair in summary["pairs"]:
         chances = ", ".join(f"{p:.2f}" for p in pair["vanilla"]["p"])
         paper = "" if pair["paper"] is None else f"{100 * pair['paper']:+.1f}"
         found = pair["vanilla"]
         lines.append([pair["kernel"], _points(found), chances, _verdict(found), paper, _points(pair["softmax"])])
-    return _table(lines)
+    return markdown_table(header, lines, left=(0, 3))
 
 
 def _correct(run: dict[str, Any], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -153,7 +152,3 @@ def _verdict(difference: Difference) -> str:
 def _points(difference: Difference) -> str:
     low, high = difference["interval"]
     return f"{100 * difference['accuracy']:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
-
-
-def _table(lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -8,7 +8,6 @@ pair text by text; weights are selected by accuracy on validation texts.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from kernelformer.learn.langevin import Ball, Dynamics
 from kernelformer.learn.particles import AlignedOutputs, AlignSchedule, align
 from kernelformer.learn.trainer import Schedule, Selection
 from kernelformer.tasks.batches import TokenisedTexts, tokenise
+from kernelformer.tasks.files import plain
 from kernelformer.tasks.labelled import LabelledBatches, class_names, class_numbers, predict_probabilities
 from kernelformer.tasks.metrics import classifier_metrics
 from kernelformer.tasks.packaged import small_encoder
@@ -230,7 +230,7 @@ def run_study(
 
 def scale_settings(scale: Scale) -> dict[str, Any]:
     """All of a scale, for JSON."""
-    settings: dict[str, Any] = json.loads(json.dumps(asdict(scale)))
+    settings: dict[str, Any] = plain(asdict(scale))
     return settings
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kernelformer.attention import KernelAttention
 from kernelformer.bench.coulomb_text import ROWS
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.feature_maps import FEATURE_MAPS
 from kernelformer.features import ProjectedFeatureMap
 from kernelformer.learn.energy import Riesz
@@ -71,11 +72,11 @@ def measure_times(
 def times_markdown(rows: Sequence[TimeRow]) -> str:
     """A row a kernel: the ratio, the slope, and times at each length."""
     header = ["kernel", "learned / vanilla", "slope", *(f"N = {length:,}, ms" for length in rows[0]["lengths"])]
-    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    lines = []
     for row in rows:
         times = [f"{value:.2f}" for value in row["learned_ms"]]
         lines.append([f"`{row['kernel']}`", f"{row['ratio']:.3f}", f"{row['slope']:.2f}", *times])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown_table(header, lines)
 
 
 def _feature_map(kernel: str) -> ProjectedFeatureMap:

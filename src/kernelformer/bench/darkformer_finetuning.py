@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.errors import KernelformerError
@@ -209,7 +210,7 @@ def _modes(study: dict[str, Any]) -> str:
         for mode, name in (("all", "all weights"), ("qkv", "q, k, v and kernels"))
     ]
     header = ["trained", "softmax", "favor", "darkformer", "gap closed", "darkformer's steps to favor's last loss"]
-    return _table(header, rows)
+    return markdown_table(header, rows)
 
 
 def _rates(study: dict[str, Any]) -> str:
@@ -221,7 +222,7 @@ def _rates(study: dict[str, Any]) -> str:
             spikes, steps = spikes_of(study, kernel, factor)
             cells += [f"{spikes} in {steps} steps", _spread(_losses(study, kernel, "all", width, factor))]
         rows.append(cells)
-    return _table(["learning rate", "favor: spikes", "loss", "darkformer: spikes", "loss"], rows)
+    return markdown_table(["learning rate", "favor: spikes", "loss", "darkformer: spikes", "loss"], rows)
 
 
 def _widths(study: dict[str, Any]) -> str:
@@ -229,7 +230,7 @@ def _widths(study: dict[str, Any]) -> str:
     rows = [
         [str(m), *(_spread(_losses(study, kernel, "qkv", m, 1)) for kernel in ("favor", "darkformer"))] for m in widths
     ]
-    return _table(["features", "favor", "darkformer"], rows)
+    return markdown_table(["features", "favor", "darkformer"], rows)
 
 
 def _reached(study: dict[str, Any], mode: str, width: int) -> str:
@@ -255,8 +256,3 @@ def _spread(values: Sequence[float]) -> str:
     if not all(map(math.isfinite, values)):
         return "diverged"
     return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values):.3f}"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [" | ".join(header), " | ".join(["---"] + ["---:"] * (len(header) - 1)), *(" | ".join(r) for r in rows)]
-    return "\n".join(f"| {line} |" for line in lines)

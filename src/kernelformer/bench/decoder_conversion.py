@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.drawing import standalone
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import Banded, plot_bands
 from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
-from kernelformer.feature_maps import find_feature_map, fixed_width
+from kernelformer.feature_maps import find_feature_map, width_for
 from kernelformer.hf import convert
 from kernelformer.learn import Schedule, distill, finetune, start_from_data
 from kernelformer.learn.trainer import Batch, wants_bfloat16
@@ -158,12 +159,12 @@ def conversion_markdown(study: dict[str, Any]) -> str:
     most, windows = study["settings"]["steps"][-1], [0, *study["settings"]["windows"]]
     found = {(row["kernel"], row["window"], row["steps"]): row for row in rows}
     header = ["kernel", *(f"window {w}" if w else "alone" for w in windows), "next token right, alone", "seconds"]
-    lines = [" | ".join(header), " | ".join(["---"] + ["---:"] * (len(header) - 1))]
+    lines = []
     for kernel in dict.fromkeys(row["kernel"] for row in rows):
         cells = [_ratio(study, found.get((kernel, window, most))) for window in windows]
         alone = found[kernel, windows[0], most]
-        lines.append(" | ".join([kernel, *cells, f"{alone['accuracy']:.1%}", f"{alone['seconds']:.0f}"]))
-    return "\n".join(f"| {line} |" for line in lines)
+        lines.append([kernel, *cells, f"{alone['accuracy']:.1%}", f"{alone['seconds']:.0f}"])
+    return markdown_table(header, lines)
 
 
 def conversion_plots(study: dict[str, Any]) -> dict[str, str]:
@@ -219,7 +220,7 @@ def _run(
         return StepBatches(train, tokenizer, scale.batch_size, steps=steps, seed=seed)
 
     begin = time.perf_counter()
-    width = None if fixed_width(cell.kernel) else scale.num_features
+    width = width_for(cell.kernel, scale.num_features)
     layers = None if scale.layers is None else list(range(scale.layers))
     student = convert(copy.deepcopy(teacher), cell.kernel, width, layers, window=cell.window, seed=cell.seed)
     short = trunk(student, scale.layers)

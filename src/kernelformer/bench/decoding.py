@@ -11,6 +11,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from kernelformer.bench.clock import median_seconds
 from kernelformer.bench.drawing import standalone
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import plot_scaling
 from kernelformer.errors import KernelformerError
 from kernelformer.hf import convert, kernels
@@ -82,16 +83,19 @@ def measure_decoding(
 
 def decoding_markdown(rows: Sequence[Decoding]) -> str:
     """A row a context."""
+    header = ["context", "softmax ms", "kernel ms", "ratio", "softmax MiB", "kernel MiB"]
     lines = [
-        "| context | softmax ms | kernel ms | ratio | softmax MiB | kernel MiB |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+        [
+            f"{row['context']:,}",
+            f"{row['softmax_ms']:.1f}",
+            f"{row['kernel_ms']:.1f}",
+            f"{row['softmax_ms'] / row['kernel_ms']:.2f}",
+            f"{row['softmax_mib']:.1f}",
+            f"{row['kernel_mib']:.1f}",
+        ]
+        for row in rows
     ]
-    for row in rows:
-        lines.append(
-            f"| {row['context']:,} | {row['softmax_ms']:.1f} | {row['kernel_ms']:.1f} "
-            f"| {row['softmax_ms'] / row['kernel_ms']:.2f} | {row['softmax_mib']:.1f} | {row['kernel_mib']:.1f} |"
-        )
-    return "\n".join(lines)
+    return markdown_table(header, lines, left=())
 
 
 def decoding_plots(rows: Sequence[Decoding]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from kernelformer.bench.clock import median_seconds
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.memory import step_memory
 from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
@@ -73,18 +74,19 @@ def efficiency_markdown(study: dict[str, Any]) -> str:
     rows = {row["method"]: row for row in study["rows"]}
     slower = rows[_EAGER]["seconds"] / rows[_EAGER]["sdpa_seconds"]
     eager, sdpa = rows[_EAGER]["mib"], rows[_SDPA]["mib"]
-    lines = [
-        "| attention | seconds | speed, of eager | speed, of SDPA | MiB | memory, of eager | memory, of SDPA |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    header = ["attention", "seconds", "speed, of eager", "speed, of SDPA", "MiB", "memory, of eager", "memory, of SDPA"]
+    lines = []
     for row in sorted(rows.values(), key=lambda row: row["seconds"] / row["sdpa_seconds"]):
         faster = row["sdpa_seconds"] / row["seconds"]
         lines.append(
-            f"| {row['method']} | {row['seconds']:.2f} | {faster * slower:.2f} | {faster:.2f} | "
-            f"{'' if row['mib'] is None else format(row['mib'], ',.0f')} | {_share(row['mib'], eager)} | "
-            f"{_share(row['mib'], sdpa)} |"
+            [
+                row["method"],
+                *(f"{value:.2f}" for value in (row["seconds"], faster * slower, faster)),
+                "" if row["mib"] is None else f"{row['mib']:,.0f}",
+                *(_share(row["mib"], whole) for whole in (eager, sdpa)),
+            ]
         )
-    return "\n".join(lines)
+    return markdown_table(header, lines)
 
 
 def _share(part: float | None, whole: float | None) -> str:

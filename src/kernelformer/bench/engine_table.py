@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from kernelformer.bench.markdown import markdown_table
+
 __all__ = ["Table", "markdown", "reasons", "tables"]
 
 _NONE = "–"
@@ -40,9 +42,8 @@ def reasons(result: dict[str, Any]) -> list[str]:
 
 def markdown(table: Table) -> str:
     """The table, without its title, ending with a newline."""
-    marks = ["---" if head in ("form", "kernel") else "---:" for head in table.heads]
-    lines = [table.heads, marks, *table.rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    named = [column for column, head in enumerate(table.heads) if head in ("form", "kernel")]
+    return markdown_table(table.heads, table.rows, named) + "\n"
 
 
 def _times(rows: list[dict[str, Any]], rivals: list[str]) -> Table:

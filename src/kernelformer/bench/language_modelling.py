@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
-from kernelformer.feature_maps import find_feature_map, fixed_width
+from kernelformer.feature_maps import find_feature_map, width_for
 from kernelformer.hf import convert
 from kernelformer.learn.classify import train_classifier
 from kernelformer.learn.trainer import Schedule
@@ -154,8 +155,7 @@ def build_model(scale: Scale, row: Row, seed: int) -> PreTrainedModel:
     if row.kernel == "softmax":
         return model
     # Layer i draws from seed + i, so seeds must not be neighbours.
-    width = None if fixed_width(row.kernel) else scale.num_features
-    return convert(model, row.kernel, width, seed=1000 * seed)
+    return convert(model, row.kernel, width_for(row.kernel, scale.num_features), seed=1000 * seed)
 
 
 def kernel_rate(kernel: str, rate: float) -> float:
@@ -202,20 +202,21 @@ def _run(row: Row, seed: int, scale: Scale, blocks: _Blocks, folder: Path) -> di
 def language_markdown(study: dict[str, Any]) -> str:
     """A row a kernel, best first: mean ± standard deviation of the test perplexity, beside the paper's."""
     softmax = statistics.fmean(run["test"] for run in study["runs"] if run["row"] == "softmax")
-    lines = [
-        "| kernel | test perplexity | of softmax | validation | accuracy | paper, 41M | paper, 247M | CPU s |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    header = ["kernel", "test perplexity", "of softmax", "validation", "accuracy", "paper, 41M", "paper, 247M", "CPU s"]
     found = []
     for row in study["settings"]["rows"]:
         runs = [run for run in study["runs"] if run["row"] == row["kernel"]]
         test = [run["test"] for run in runs]
         mean = {name: statistics.fmean(run[name] for run in runs) for name in ("validation", "accuracy", "seconds")}
         paper = ["" if row[size] is None else f"{row[size]:.1f}" for size in ("small", "big")]
-        line = (
-            f"| {row['kernel']} | {statistics.fmean(test):.2f} ± {statistics.stdev(test):.2f} | "
-            f"{statistics.fmean(test) / softmax - 1:+.1%} | {mean['validation']:.2f} | {mean['accuracy']:.1%} | "
-            f"{paper[0]} | {paper[1]} | {mean['seconds']:.0f} |"
-        )
+        line = [
+            row["kernel"],
+            f"{statistics.fmean(test):.2f} ± {statistics.stdev(test):.2f}",
+            f"{statistics.fmean(test) / softmax - 1:+.1%}",
+            f"{mean['validation']:.2f}",
+            f"{mean['accuracy']:.1%}",
+            *paper,
+            f"{mean['seconds']:.0f}",
+        ]
         found.append((statistics.fmean(test), line))
-    return "\n".join([*lines, *(line for _, line in sorted(found))])
+    return markdown_table(header, (line for _, line in sorted(found)))

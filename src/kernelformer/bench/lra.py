@@ -20,9 +20,10 @@ import torch
 from transformers import BertConfig, PreTrainedModel
 
 from kernelformer.bench.language_modelling import kernel_rate
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
-from kernelformer.feature_maps import FEATURE_MAPS, fixed_width
+from kernelformer.feature_maps import FEATURE_MAPS, width_for
 from kernelformer.hf import BertForMeanClassification, BertForMeanPairs, convert
 from kernelformer.learn.classify import train_classifier
 from kernelformer.learn.trainer import Schedule, Selection
@@ -214,9 +215,7 @@ def build_encoder(task: SequenceTask, protocol: Protocol, kernel: str, seed: int
         return model
     example = {"input_ids": torch.ones((1, 2, 2) if paired else (1, 2), dtype=torch.int64)}
     # Layer i draws from seed + i, so seeds must not be neighbours.
-    return convert(
-        model, kernel, None if fixed_width(kernel) else protocol.num_features, seed=1000 * seed, example=example
-    )
+    return convert(model, kernel, width_for(kernel, protocol.num_features), seed=1000 * seed, example=example)
 
 
 def _run(name: str, task: SequenceTask, protocol: Protocol, kernel: str, seed: int, folder: Path) -> dict[str, Any]:
@@ -269,14 +268,14 @@ def lra_markdown(study: dict[str, Any]) -> str:
             for task in tasks
         ]
     header = ["kernel", *tasks, "mean", *(f"paper: {name}" for name in ("listops", "text"))]
-    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    lines = []
     means = {kernel: statistics.fmean(map(statistics.fmean, cells)) for kernel, cells in found.items()}
     for kernel in sorted(found, key=lambda name: -means[name]):
         paper = [f"{PAPER[kernel][name]:.1f}" if kernel in PAPER else "" for name in ("listops", "text")]
         lines.append([kernel, *map(_cell, found[kernel]), f"{means[kernel]:.1f}", *paper])
     majority = [100 * study["tasks"][task]["majority"] for task in tasks]
     lines.append(["commonest class", *(f"{x:.1f}" for x in majority), f"{statistics.fmean(majority):.1f}", "", ""])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown_table(header, lines)
 
 
 def _cell(values: list[float]) -> str:

@@ -10,7 +10,7 @@ from transformers import BertConfig
 
 from kernelformer.bench.clock import Call
 from kernelformer.bench.spec import draw_tokens
-from kernelformer.feature_maps import fixed_width
+from kernelformer.feature_maps import width_for
 from kernelformer.hf import BertForMeanClassification, convert
 
 __all__ = ["SOFTMAX", "TrainingStep"]
@@ -75,7 +75,7 @@ class TrainingStep:
         if self.method in SOFTMAX:
             model.set_attn_implementation(SOFTMAX[self.method])
         else:
-            width = None if fixed_width(self.method) else self.num_features
+            width = width_for(self.method, self.num_features)
             convert(model, self.method, width, seed=self.seed)
         model.train()
         return model

@@ -7,7 +7,6 @@ teacher is the same encoder with its softmax, fine-tuned alike.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from kernelformer.learn import Schedule, distill, start_from_data
 from kernelformer.learn.classify import train_classifier
 from kernelformer.learn.trainer import Selection
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts, tokenise
+from kernelformer.tasks.files import plain
 from kernelformer.tasks.labelled import LabelledBatches, class_names, class_numbers, predict_probabilities
 from kernelformer.tasks.packaged import small_encoder
 from kernelformer.tasks.text import Corpus, split
@@ -158,7 +158,7 @@ def run_transfer(
 
 def scale_settings(scale: TransferScale) -> dict[str, Any]:
     """All of a scale, for JSON."""
-    settings: dict[str, Any] = json.loads(json.dumps(asdict(scale)))
+    settings: dict[str, Any] = plain(asdict(scale))
     return settings
 
 

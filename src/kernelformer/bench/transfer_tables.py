@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final
 
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.tasks.intervals import mean_interval
 
-__all__ = ["claims_markdown", "scores_markdown"]
+__all__ = ["claims_markdown", "scores_markdown", "transfer_claims"]
 
 _TEACHER: Final = "softmax"
 
@@ -17,10 +18,8 @@ _TEACHER: Final = "softmax"
 def scores_markdown(study: dict[str, Any]) -> str:
     """Accuracy a task, in and out of domain; means over tasks, ± standard deviation over seeds."""
     tasks = study["settings"]["tasks"]
-    lines = [
-        ["kernel", "distilled on", *tasks, "mean", "of the teacher's"],
-        ["---", "---", *["---:"] * (len(tasks) + 2)],
-    ]
+    header = ["kernel", "distilled on", *tasks, "mean", "of the teacher's"]
+    lines = []
     teacher = _means(study, _TEACHER, out=False)
     for kernel in _kernels(study):
         for out in (False, True):
@@ -33,36 +32,39 @@ def scores_markdown(study: dict[str, Any]) -> str:
             shares = [100 * mean / reference for mean, reference in zip(means, teacher, strict=True)]
             share = "" if kernel == _TEACHER else f"{_spread(shares, 1)} %"
             lines.append([kernel, where, *cells, _spread(means, 4), share])
-    return _table(lines)
+    return markdown_table(header, lines, left=(0, 1))
 
 
 def claims_markdown(study: dict[str, Any]) -> str:
-    """The share of the teacher that Flexformer_n keeps, and its drop out of domain beside Hedgehog's."""
+    """What :func:`transfer_claims` says, as a table."""
+    return markdown_table(["claim", "the paper", "here", "verdict"], transfer_claims(study), left=(0, 3))
+
+
+def transfer_claims(study: dict[str, Any]) -> list[list[str]]:
+    """[claim, the paper's figure, ours, verdict] of the share of the teacher that Flexformer_n keeps, and of its drop
+    out of domain beside Hedgehog's.
+    """
     kept = [
         100 * mean / reference
         for mean, reference in zip(_means(study, "flexformer_n", False), _means(study, _TEACHER, False), strict=True)
     ]
     drops = {kernel: _drops(study, kernel) for kernel in ("flexformer_n", "hedgehog")}
     ahead = [100 * (first - second) for first, second in zip(drops["hedgehog"], drops["flexformer_n"], strict=True)]
-    lines = [["claim", "the paper", "here", "verdict"], ["---", "---:", "---:", "---"]]
-    lines.append(
+    words = ", ".join(f"{kernel} {100 * statistics.fmean(found):+.1f}" for kernel, found in drops.items())
+    return [
         [
             "flexformer_n keeps 98 % of the teacher's mean score",
             "97.9 %",
             f"{statistics.fmean(kept):.1f} {_interval(kept)} %",
             _verdict(kept, 98.0),
-        ]
-    )
-    words = ", ".join(f"{kernel} {100 * statistics.fmean(found):+.1f}" for kernel, found in drops.items())
-    lines.append(
+        ],
         [
             "flexformer_n drops less out of domain than hedgehog",
             "1.8 points less",
             f"{statistics.fmean(ahead):+.1f} {_interval(ahead)} points ({words})",
             _verdict(ahead, 0.0),
-        ]
-    )
-    return _table(lines)
+        ],
+    ]
 
 
 def _kernels(study: dict[str, Any]) -> list[str]:
@@ -104,7 +106,3 @@ def _verdict(values: Sequence[float], target: float) -> str:
 
 def _spread(values: Sequence[float], digits: int) -> str:
     return f"{statistics.fmean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f}"
-
-
-def _table(lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

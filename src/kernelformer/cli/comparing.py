@@ -14,11 +14,12 @@ from rich.table import Table
 
 from kernelformer.bench.clock import TimeLeft
 from kernelformer.bench.drawing import standalone
+from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import plot_ranking
 from kernelformer.cli.options import ConvertSettings
 from kernelformer.cli.pipeline import describe, prepare, run
 from kernelformer.errors import KernelformerError
-from kernelformer.feature_maps import find_feature_map, fixed_width
+from kernelformer.feature_maps import find_feature_map, width_for
 from kernelformer.tasks.files import write_json
 
 __all__ = ["Ranked", "compare", "describe_plan", "plan", "ranking_markdown", "ranking_table"]
@@ -115,9 +116,7 @@ def ranking_table(rows: Sequence[Ranked]) -> Table:
 def ranking_markdown(rows: Sequence[Ranked]) -> str:
     """The ranking as a Markdown table."""
     columns = _columns(rows)
-    lines = [" | ".join(columns), " | ".join("---" if name == "kernel" else "---:" for name in columns)]
-    lines += [" | ".join(cells) for cells in zip(*columns.values(), strict=True)]
-    return "\n".join(f"| {line} |" for line in lines)
+    return markdown_table(list(columns), zip(*columns.values(), strict=True))
 
 
 def _columns(rows: Sequence[Ranked]) -> dict[str, list[str]]:
@@ -154,7 +153,7 @@ def _columns(rows: Sequence[Ranked]) -> dict[str, list[str]]:
 
 def _one(settings: ConvertSettings, output: Path, name: str, seed: int) -> ConvertSettings:
     folder = output / f"{name.replace(':', '.')}-{seed}"
-    width = None if fixed_width(name) else settings.num_features
+    width = width_for(name, settings.num_features)
     # A map that depends on positions must know the longest sequence; measuring goes to this length.
     options = [f"max_length={_LONGEST}"] if "max_length" in inspect.signature(find_feature_map(name)).parameters else []
     return dataclasses.replace(settings, kernel=name, num_features=width, option=options, seed=seed, output=str(folder))

@@ -103,6 +103,11 @@ def find_feature_map(name: str) -> type[FeatureMap]:
     return find_in({**FEATURE_MAPS, "softmax": Softmax}, name)
 
 
+def width_for(name: str, num_features: int | None) -> int | None:
+    """The ``num_features`` to build this kernel with: None where the head decides it."""
+    return None if fixed_width(name) else num_features
+
+
 def fixed_width(name: str) -> bool:
     """Whether the head decides the number of features of this kernel, which then takes none."""
     return inspect.signature(find_feature_map(name)).parameters["num_features"].default is None
