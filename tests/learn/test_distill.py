@@ -6,9 +6,18 @@ import copy
 
 import pytest
 import torch
+import transformers
 
 import kernelformer as kf
-from kernelformer.learn import OutputError, Schedule, WeightCrossEntropy, distill, finetune, layer_errors
+from kernelformer.learn import (
+    OutputError,
+    Schedule,
+    WeightCrossEntropy,
+    distill,
+    finetune,
+    layer_errors,
+    start_from_data,
+)
 
 STEPS = Schedule(steps=30, kernel_learning_rate=0.05, precision="float32")
 
@@ -28,6 +37,24 @@ def test_distillation_lowers_the_error_and_moves_kernels_alone(teacher, batches,
     assert curve[28][1] < curve[0][1]  # the same batch, the first of four
     assert all(torch.equal(model.state_dict()[name], value) for name, value in frozen.items())
     assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_fitting_a_decoder_leaves_out_the_logits(batches):
+    config = transformers.LlamaConfig(
+        vocab_size=50,
+        hidden_size=32,
+        intermediate_size=37,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    )
+    model = kf.convert(transformers.LlamaForCausalLM(config), "darkformer", 16)
+    seen = []
+    model.lm_head.register_forward_hook(lambda _, given, out: seen.append(given[0].shape[1]))
+    start_from_data(model, batches)
+    distill(model, batches, STEPS)
+    assert layer_errors(model, batches)
+    assert set(seen) == {1}
 
 
 def test_a_kernel_without_parameters_has_nothing_to_distil(teacher, batches):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from kernelformer.attention import KernelAttention, LayerCall
 from kernelformer.errors import KernelformerError
 from kernelformer.learn.freezing import checkpoints, only_trainable
-from kernelformer.learn.objectives import OutputError, squared_errors
+from kernelformer.learn.objectives import OutputError, layer_values, squared_errors
 from kernelformer.learn.trainer import Batch, Schedule, fit
 
 __all__ = ["distill", "layer_errors"]
@@ -57,8 +57,7 @@ def distill(
     objective = OutputError() if objective is None else objective
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
-        outputs = model(**batch, layer_objective=objective, output_attentions=True)
-        return torch.stack([value for value in outputs.attentions if value is not None]).mean()
+        return torch.stack(layer_values(model, batch, objective)).mean()
 
     groups = [{"params": parameters, "lr": schedule.kernel_learning_rate}]
     with only_trainable(model, parameters), _raised_floors(kernels), checkpoints(folder) as kept:
@@ -87,7 +86,6 @@ def layer_errors(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> l
     """
     total: Tensor | None = None
     for batch in batches:
-        outputs = model(**batch, layer_objective=squared_errors, output_attentions=True)
-        sums = torch.stack([value for value in outputs.attentions if value is not None]).double()
+        sums = torch.stack(layer_values(model, batch, squared_errors)).double()
         total = sums if total is None else total + sums
     return [] if total is None else (total[:, 0] / total[:, 1]).tolist()

@@ -6,15 +6,32 @@ hands on the softmax output, and what the objective returns takes the place of i
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from kernelformer.attention import KernelAttention, LayerCall
 from kernelformer.errors import KernelformerError
 from kernelformer.features import Moments
 
-__all__ = ["FarMass", "MomentSums", "OutputError", "WeightCrossEntropy", "squared_errors"]
+__all__ = ["FarMass", "MomentSums", "OutputError", "WeightCrossEntropy", "layer_values", "squared_errors"]
+
+
+def layer_values(
+    model: nn.Module, batch: Mapping[str, Tensor], objective: Callable[[LayerCall], Tensor]
+) -> list[Tensor]:
+    """The value of ``objective`` in every converted layer, of one pass.
+
+    Nobody looks at what the model gives, so a decoder leaves out all logits it can.
+    """
+    # Of the model itself: what wraps it for many processes takes anything.
+    known = inspect.signature(getattr(model, "module", model).forward).parameters
+    spared = {name: value for name, value in (("logits_to_keep", 1), ("use_cache", False)) if name in known}
+    outputs = model(**spared | dict(batch), layer_objective=objective, output_attentions=True)
+    return [value for value in outputs.attentions if value is not None]
 
 
 class OutputError:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from kernelformer.attention import KernelAttention
 from kernelformer.errors import DataError
 from kernelformer.features import Moments
-from kernelformer.learn.objectives import FarMass, MomentSums
+from kernelformer.learn.objectives import FarMass, MomentSums, layer_values
 
 __all__ = ["gather_moments", "start_from_data"]
 
@@ -28,7 +28,7 @@ def gather_moments(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) ->
     """
     sums = MomentSums()
     for batch in batches:
-        model(**batch, layer_objective=sums, output_attentions=True)
+        layer_values(model, batch, sums)
     moments = sums.moments()
     if not moments:
         raise DataError("no statistics: give at least one batch, to a model with converted layers")
@@ -49,7 +49,7 @@ def start_from_data(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -
         return
     far = FarMass()
     for batch in batches:
-        model(**batch, layer_objective=far, output_attentions=True)
+        layer_values(model, batch, far)
     for kernel, mean in far.means().items():
         assert kernel.log_mix is not None
         kernel.log_mix.copy_(mean)
