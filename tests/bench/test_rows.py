@@ -6,6 +6,7 @@ import pytest
 
 import kernelformer as kf
 from kernelformer.bench.rows import Rows
+from kernelformer.learn import trainer
 
 
 def never():
@@ -31,6 +32,15 @@ def test_all_rows_come_in_their_order_and_the_time_left_is_told(tmp_path):
     found = rows.get_all({"a": lambda: {"value": 1}, "b": never, "c": lambda: {"value": 3}}, told.append)
     assert list(found.items()) == [("a", {"value": 1}), ("b", {"value": 2}), ("c", {"value": 3})]
     assert told == ["[2/3] a", "[3/3] c, about 0 min left"]
+
+
+def test_trainings_of_a_row_are_shown_where_they_were_asked_to_be(tmp_path):
+    def measure():
+        return {"events": str(trainer._EVENTS.get())}
+
+    assert Rows(tmp_path / "a.rows.jsonl", {}).get("favor, 0", measure) == {"events": "None"}
+    shown = Rows(tmp_path / "b.rows.jsonl", {}, tmp_path / "events").get("favor, 0", measure)
+    assert shown == {"events": str(tmp_path / "events" / "favor, 0")}
 
 
 @pytest.mark.parametrize("cut", [1, 5])

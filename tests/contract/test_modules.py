@@ -41,6 +41,22 @@ def test_same_seed_same_map(map_name, build, draw):
     assert torch.equal(one(q, k, v), other(q, k, v))
 
 
+def test_draws_ask_no_global_generator(map_name, build):
+    """So they are the same on every process, whatever each has drawn before."""
+    found = []
+    for process in (0, 1):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(process)
+            before = torch.get_rng_state()
+            feature_map = build(map_name, moved=False)
+            feature_map.reset_parameters()
+            if hasattr(feature_map, "redraw"):
+                feature_map.redraw()
+            assert torch.equal(torch.get_rng_state(), before)
+        found.append(feature_map.state_dict())
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
 def test_the_state_dict_holds_everything(map_name, build, draw):
     q, k, v = draw(5)
     saved, other = (kf.KernelAttention(build(map_name, number=n), causal=True) for n in (0, 5))

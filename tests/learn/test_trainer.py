@@ -1,4 +1,4 @@
-"""The loss curve reaches TensorBoard, every entry, and only where it is asked for."""
+"""Loss curves reach TensorBoard, every entry, and only where it is asked for."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ import pytest
 
 import kernelformer as kf
 from kernelformer.learn.finetuning import finetune
-from kernelformer.learn.trainer import Schedule
+from kernelformer.learn.trainer import Schedule, tensorboard
 
 
-def train(teacher, batches, **options):
+def train(teacher, batches):
     student = kf.convert(copy.deepcopy(teacher), "elu", example=batches[0])
-    return finetune(student, teacher, batches, Schedule(steps=4, precision="float32", **options))
+    return finetune(student, teacher, batches, Schedule(steps=4, precision="float32"))
 
 
 def test_the_loss_curve_reaches_tensorboard(teacher, batches, tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    curve = train(teacher, batches, events=str(tmp_path / "events"))
-    events = accumulator.EventAccumulator(str(tmp_path / "events"))
+    with tensorboard(tmp_path / "outer"):
+        with tensorboard(tmp_path / "events"):
+            curve = train(teacher, batches)
+        with tensorboard(None):
+            train(teacher, batches)
+    assert not (tmp_path / "outer").exists()
+    events = accumulator.EventAccumulator(str(tmp_path / "events/train the student"))
     events.Reload()
     written = [(event.step, event.value) for event in events.Scalars("train/loss")]
     assert [step for step, _ in written] == [1, 2, 3, 4]
@@ -29,6 +34,6 @@ def test_the_loss_curve_reaches_tensorboard(teacher, batches, tmp_path):
 
 def test_without_its_package_the_extra_is_named(teacher, batches, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(kf.KernelformerError, match=r"kernelformer\[tensorboard\]"):
-        train(teacher, batches, events=str(tmp_path))
+    with pytest.raises(kf.KernelformerError, match=r"kernelformer\[tensorboard\]"), tensorboard(tmp_path):
+        pass
     assert list(tmp_path.iterdir()) == []

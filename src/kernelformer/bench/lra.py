@@ -29,7 +29,7 @@ from kernelformer.learn.classify import train_classifier
 from kernelformer.learn.trainer import Schedule, Selection
 from kernelformer.tasks.byte_texts import byte_task, manual_pairs, message_bytes, read_pairs
 from kernelformer.tasks.listops import LISTOPS, LISTOPS_SHORT, draw_listops, read_listops
-from kernelformer.tasks.pathfinder import draw_pathfinder
+from kernelformer.tasks.pathfinder import draw_pathfinder, read_pathfinder
 from kernelformer.tasks.pixels import read_cifar10, read_fashion
 from kernelformer.tasks.sequences import SequenceBatches, SequenceTask, accuracy
 from kernelformer.tasks.text import load_texts, split
@@ -109,8 +109,8 @@ def _image(folder: Path | None) -> SequenceTask:
     return read_fashion() if folder is None else read_cifar10(folder)
 
 
-def _pathfinder(_: Path | None) -> SequenceTask:
-    return draw_pathfinder((160_000, 20_000, 20_000), 0)
+def _pathfinder(folder: Path | None) -> SequenceTask:
+    return draw_pathfinder((160_000, 20_000, 20_000), 0) if folder is None else read_pathfinder(folder)
 
 
 _SMALL_ONE: Final = Protocol(2, 2, 64, 128, 128, 50_000, 32, 1e-4, 0.0)

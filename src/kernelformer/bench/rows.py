@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelformer.errors import KernelformerError
+from kernelformer.learn.trainer import tensorboard
 
 __all__ = ["Rows"]
 
@@ -19,6 +20,7 @@ class Rows:
     Args:
         path: of the file, usually ``folder / "NAME.rows.jsonl"``; begun if it is not there.
         settings: all that decides a row besides its key, JSON values.
+        events: where the loss curves of a row's trainings go for TensorBoard, in a folder of its key; None writes none.
 
     Raises:
         KernelformerError: the file is of other settings.
@@ -32,8 +34,9 @@ class Rows:
         {'accuracy': 0.5}
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any], events: Path | None = None) -> None:
         self.path = path
+        self.events = events
         self._rows: dict[str, dict[str, Any]] = {}
         wanted = json.loads(json.dumps(dict(settings)))
         lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
@@ -53,7 +56,8 @@ class Rows:
     def get(self, key: str, measure: Callable[[], Mapping[str, Any]]) -> Any:
         """The row of ``key``, measured if it was not before."""
         if key not in self._rows:
-            self._rows[key] = dict(measure())
+            with tensorboard(None if self.events is None else self.events / key):
+                self._rows[key] = dict(measure())
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({key: self._rows[key]}) + "\n")
         return self._rows[key]

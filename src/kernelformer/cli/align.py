@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kernelformer.cli.options import AlignSettings, DryRun, Overwrite, TrainSettings
+from kernelformer.cli.options import AlignSettings, DryRun, Overwrite, TrainSettings, events
 from kernelformer.cli.verb import Answer, Terminal, listed, resumable
 
 __all__ = ["align", "classify"]
@@ -26,7 +26,7 @@ def classify(
     """Prepare and run ``align`` or ``train``; ``figures`` picks from the record what is shown."""
     from kernelformer.cli.classifying import describe, prepare, run
 
-    with resumable():
+    with resumable(events(settings)):
         prepared = prepare(settings)
         if dry_run:
             return Answer(describe(prepared), (listed(describe(prepared)),))

@@ -255,7 +255,6 @@ def _train(prepared: PreparedClassifier, settings: TrainSettings, folder: Path, 
         kernel_learning_rate=settings.kernel_learning_rate,
         precision=settings.precision,
         seed=settings.seed,
-        events=str(Path(settings.output) / "events") if settings.tensorboard else None,
     )
     say("training the classifier")
     begin = time.perf_counter()

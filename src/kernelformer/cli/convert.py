@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernelformer.cli.options import ConvertSettings, DryRun, Overwrite
+from kernelformer.cli.options import ConvertSettings, DryRun, Overwrite, events
 from kernelformer.cli.verb import Answer, Terminal, listed, resumable
 
 __all__ = ["convert"]
@@ -21,7 +21,7 @@ def convert(
     from kernelformer.bench.report import summary_table
     from kernelformer.cli.pipeline import describe, prepare, run
 
-    with resumable():
+    with resumable(events(settings)):
         prepared = prepare(settings)
         if dry_run:
             return Answer(describe(prepared), (listed(describe(prepared)),))

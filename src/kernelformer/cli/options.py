@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,10 +29,12 @@ __all__ = [
     "Overwrite",
     "OwnKernel",
     "ProbeColumn",
+    "Tensorboard",
     "TextColumn",
     "TextSettings",
     "TrainSettings",
     "Window",
+    "events",
     "parse_numbers",
     "parse_options",
 ]
@@ -62,6 +65,12 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished
 OwnKernel = Annotated[str | None, typer.Option(help="module:Class, where the model has a kernel of yours.")]
 ProbeColumn = Annotated[
     str | None, typer.Option(help="Column with labels, for a linear probe.", rich_help_panel=_TEXTS)
+]
+Tensorboard = Annotated[
+    bool,
+    typer.Option(
+        "--tensorboard", help="Write loss curves for TensorBoard to OUTPUT/events.", rich_help_panel=_TRAINING
+    ),
 ]
 TextColumn = Annotated[str, typer.Option(help="Column that holds the text.", rich_help_panel=_TEXTS)]
 Window = Annotated[int, typer.Option(help="Decoders: exact softmax over the last so many tokens, the kernel before.")]
@@ -142,6 +151,7 @@ class ConvertSettings(TextSettings):
     ] = None
     precision: _Precision = "auto"
     measure: Annotated[bool, typer.Option(help="Measure time and memory of teacher and student.")] = True
+    tensorboard: Tensorboard = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,12 +250,12 @@ class TrainSettings(ClassifierSettings):
     ] = False
     kernel_learning_rate: Annotated[float, typer.Option(help="Peak rate of kernels.", rich_help_panel=_TRAINING)] = 1e-2
     precision: _Precision = "auto"
-    tensorboard: Annotated[
-        bool,
-        typer.Option(
-            "--tensorboard", help="Write the loss curve for TensorBoard to OUTPUT/events.", rich_help_panel=_TRAINING
-        ),
-    ] = False
+    tensorboard: Tensorboard = False
+
+
+def events(settings: TextSettings) -> Path | None:
+    """Where a run writes its loss curves for TensorBoard; None where it is not asked to, or has none."""
+    return Path(settings.output) / "events" if getattr(settings, "tensorboard", False) else None
 
 
 def parse_options(given: list[str]) -> dict[str, Any]:

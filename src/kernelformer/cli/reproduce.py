@@ -31,6 +31,9 @@ def reproduce(
     data: Annotated[
         str | None, typer.Option(help="Folder or data set's name of the originals, in the place of what is shipped.")
     ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write loss curves for TensorBoard to OUTPUT/CLAIM*.events.")
+    ] = False,
 ) -> Answer:
     """Measure a paper's claim here: a table on stdout, JSON and plots in OUTPUT/CLAIM*.
 
@@ -54,6 +57,7 @@ def reproduce(
         scale=_scale(claim, chosen, scale),
         archives=Path(archives),
         data=data,
+        tensorboard=tensorboard,
         say=terminal.say,
     )
     run.folder.mkdir(parents=True, exist_ok=True)

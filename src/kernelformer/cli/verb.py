@@ -107,15 +107,22 @@ def verb(function: Callable[..., Answer]) -> Callable[..., None]:
 
 
 @contextmanager
-def resumable() -> Iterator[None]:
-    """Leave the terminal to this command, and say how to go on when it is interrupted (exit code 1)."""
+def resumable(events: Path | None = None) -> Iterator[None]:
+    """Leave the terminal to this command, and say how to go on when it is interrupted (exit code 1).
+
+    Args:
+        events: where loss curves go for TensorBoard; None writes none.
+    """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    from kernelformer.learn.trainer import tensorboard
+
     try:
-        yield
+        with tensorboard(events):
+            yield
     except KeyboardInterrupt:
         print("kernelformer: interrupted; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(1) from None

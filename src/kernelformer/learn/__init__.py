@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kernelformer.learn.classify import align_and_train, train_classifier
     from kernelformer.learn.distillation import distill, layer_errors
     from kernelformer.learn.finetuning import FINETUNE_MODES, finetune
-    from kernelformer.learn.trainer import Schedule, Selection
+    from kernelformer.learn.trainer import Schedule, Selection, tensorboard
 
 __all__ = [
     "FINETUNE_MODES",
@@ -60,6 +60,7 @@ __all__ = [
     "sign_targets",
     "start_from_data",
     "target_alignment",
+    "tensorboard",
     "train_classifier",
 ]
 
@@ -71,6 +72,7 @@ _HOMES = {
     "distill": "kernelformer.learn.distillation",
     "finetune": "kernelformer.learn.finetuning",
     "layer_errors": "kernelformer.learn.distillation",
+    "tensorboard": "kernelformer.learn.trainer",
     "train_classifier": "kernelformer.learn.classify",
 }
 

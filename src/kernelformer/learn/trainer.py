@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from kernelformer.errors import KernelformerError
 
-__all__ = ["PRECISIONS", "Batch", "Schedule", "Selection", "fit", "wants_bfloat16"]
+__all__ = ["PRECISIONS", "Batch", "Schedule", "Selection", "fit", "tensorboard", "wants_bfloat16"]
 
 Batch = Mapping[str, Tensor]
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -38,7 +40,6 @@ class Schedule:
             instructions for it.
         max_grad_norm: gradients are clipped to it; 0 leaves them.
         save_steps: a checkpoint every so many steps, from which an interrupted run goes on.
-        events: a folder for TensorBoard, which is given every entry of the loss curve; None writes nothing.
     """
 
     steps: int
@@ -50,7 +51,6 @@ class Schedule:
     max_grad_norm: float = 0.0
     save_steps: int = 200
     seed: int = 0
-    events: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,29 @@ class Selection:
 
 
 _SCORE = "eval_score"
+
+_EVENTS: ContextVar[Path | None] = ContextVar("_EVENTS", default=None)
+
+
+@contextmanager
+def tensorboard(folder: str | Path | None) -> Iterator[None]:
+    """Within, every training writes the entries of its loss curve to a folder of its own here; None writes nothing.
+
+    Raises:
+        KernelformerError: TensorBoard is not installed.
+    """
+    if folder is not None:
+        try:
+            import torch.utils.tensorboard  # noqa: F401
+        except ImportError as error:
+            raise KernelformerError(
+                f"events for TensorBoard need {error.name}: pip install 'kernelformer[tensorboard]'"
+            ) from error
+    before = _EVENTS.set(None if folder is None else Path(folder))
+    try:
+        yield
+    finally:
+        _EVENTS.reset(before)
 
 
 def fit(
@@ -109,8 +132,8 @@ def fit(
     trainer.remove_callback(ProgressCallback)
     if sys.stderr.isatty():
         trainer.add_callback(_Bar(label))
-    if schedule.events is not None:
-        trainer.add_callback(_tensorboard(schedule.events))
+    if (events := _EVENTS.get()) is not None:
+        trainer.add_callback(_tensorboard(events / label))
     trainer.train(resume_from_checkpoint=_last_whole_checkpoint(folder))
     return [(int(entry["step"]), entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
 
@@ -195,16 +218,11 @@ class _Bar(ProgressCallback):
             self.training_bar.set_postfix(loss=f"{float(logs['loss']):.4f}")
 
 
-def _tensorboard(folder: str) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise KernelformerError(
-            f"events for TensorBoard need {error.name}: pip install 'kernelformer[tensorboard]'"
-        ) from error
+def _tensorboard(folder: Path) -> Any:
+    from torch.utils.tensorboard import SummaryWriter
     from transformers.integrations.integration_utils import TensorBoardCallback
 
-    return TensorBoardCallback(SummaryWriter(folder))
+    return TensorBoardCallback(SummaryWriter(str(folder)))
 
 
 def _arguments(schedule: Schedule, folder: Path, selection: Selection | None) -> TrainingArguments:

@@ -1,16 +1,20 @@
-"""Pathfinder: are two marked points the ends of one dashed path? Pictures drawn by a generator of our own."""
+"""Pathfinder: are two marked points the ends of one dashed path? Official files, or a generator of our own."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelformer.errors import DataError
 from kernelformer.tasks.sequences import Sequences, SequenceTask
 
-__all__ = ["SIDE", "draw_pathfinder", "draw_picture"]
+__all__ = ["SIDE", "draw_pathfinder", "draw_picture", "read_pathfinder"]
 
 SIDE: Final = 32
 
@@ -28,7 +32,7 @@ _TRIES: Final = 8
 _Points = NDArray[np.float64]
 
 
-class _Path(NamedTuple):
+class _Dashes(NamedTuple):
     """Starts and ends of dashes, [n, 2] each."""
 
     starts: _Points
@@ -51,6 +55,59 @@ def draw_pathfinder(sizes: tuple[int, int, int], seed: int) -> SequenceTask:
         pixels = [draw_picture(bool(label), random) for label in labels]
         parts.append(Sequences([(picture.ravel().astype(int) + 1).tolist() for picture in pixels], labels.tolist()))
     return SequenceTask.of(parts, vocabulary=257, classes=2, max_length=SIDE * SIDE)
+
+
+def read_pathfinder(folder: str | Path) -> SequenceTask:
+    """The official pictures: ``folder`` holds metadata/*.npy, lines of text, and the pictures that these name.
+
+    That is lra_release/pathfinder32/curv_contour_length_14 for the arena's hard pictures. In the order of the files,
+    eight tenths train, one validates, one tests.
+
+    Raises:
+        DataError: no metadata, a line or picture of another form, fewer than ten pictures.
+    """
+    folder = Path(folder)
+    files = sorted((folder / "metadata").glob("*.npy"), key=lambda file: (len(file.name), file.name))
+    found = [example for file in files for example in _described(folder, file)]
+    if len(found) < 10:
+        raise DataError(f"{folder / 'metadata'}: ten pictures are needed at least, its *.npy files name {len(found)}")
+    cuts = (0, len(found) * 8 // 10, len(found) * 9 // 10, len(found))
+    parts = [found[start:end] for start, end in itertools.pairwise(cuts)]
+    return SequenceTask.of(
+        (Sequences([_pixels(path) for path, _ in part], [label for _, label in part]) for part in parts),
+        vocabulary=257,
+        classes=2,
+        max_length=SIDE * SIDE,
+    )
+
+
+def _described(folder: Path, file: Path) -> Iterator[tuple[Path, int]]:
+    """Picture and class of each line: folder, name, number, class, and how it was drawn."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} cannot be read as text: {error}") from error
+    for number, line in enumerate(lines, 1):
+        fields = line.split()
+        if len(fields) < 4 or fields[3] not in ("0", "1"):
+            raise DataError(
+                f"{file}, line {number}: folder, name, number and class 0 or 1 are needed, got {line[:80]!r}"
+            )
+        yield folder / fields[0] / fields[1], int(fields[3])
+
+
+def _pixels(path: Path) -> list[int]:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            pixels = np.asarray(picture.convert("L"))
+    except OSError as error:
+        raise DataError(f"{path} is no picture: {error}") from error
+    if pixels.shape != (SIDE, SIDE):
+        raise DataError(f"{path} must be {SIDE} pixels wide and high, got {pixels.shape[1]} × {pixels.shape[0]}")
+    tokens: list[int] = (pixels.ravel().astype(int) + 1).tolist()
+    return tokens
 
 
 def draw_picture(connected: bool, random: np.random.Generator) -> NDArray[np.uint8]:
@@ -78,7 +135,7 @@ def draw_picture(connected: bool, random: np.random.Generator) -> NDArray[np.uin
     return _render(paths, np.array(markers))
 
 
-def _grow(dashes: int, taken: _Points, random: np.random.Generator) -> _Path | None:
+def _grow(dashes: int, taken: _Points, random: np.random.Generator) -> _Dashes | None:
     """A path that keeps clear of ``taken`` points and of itself; None if none was found in a few starts."""
     for _ in range(_TRIES):
         at, angle = random.uniform(_EDGE, SIDE - 1 - _EDGE, 2), random.uniform(0, 2 * math.pi)
@@ -93,7 +150,7 @@ def _grow(dashes: int, taken: _Points, random: np.random.Generator) -> _Path | N
             ends.append(end)
             at = end
         if len(starts) == dashes:
-            return _Path(np.array(starts), np.array(ends))
+            return _Dashes(np.array(starts), np.array(ends))
     return None
 
 
@@ -115,11 +172,11 @@ def _next_dash(
     return None
 
 
-def _points(path: _Path) -> _Points:
+def _points(path: _Dashes) -> _Points:
     return np.concatenate([path.starts, (path.starts + path.ends) / 2, path.ends])
 
 
-def _render(paths: list[_Path], markers: _Points) -> NDArray[np.uint8]:
+def _render(paths: list[_Dashes], markers: _Points) -> NDArray[np.uint8]:
     """Brightness falls from 1 to 0 within a pixel of the edge of a dash or disc."""
     grid = np.stack(np.meshgrid(np.arange(SIDE), np.arange(SIDE), indexing="ij"), axis=-1).astype(float)
     starts, ends = (np.concatenate(side) for side in zip(*paths, strict=True))

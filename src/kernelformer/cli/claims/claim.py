@@ -28,6 +28,7 @@ class Run:
         scale: one of the claim's.
         archives: the folder of source archives that carry data.
         data: the originals, where they were given: a folder, or a name that ``datasets`` loads.
+        tensorboard: write loss curves to ``folder / f"{name}-{scale}.events"``, a folder for each row.
         say: prints a line of progress to stderr.
     """
 
@@ -37,6 +38,7 @@ class Run:
     scale: str
     archives: Path
     data: str | None
+    tensorboard: bool
     say: Callable[[str], None]
 
     @property
@@ -55,7 +57,8 @@ class Run:
         from kernelformer.tasks.files import write_json
 
         stem = f"{self.name}-{self.scale}" if file is None else file
-        rows = Rows(self.folder / f"{stem}.rows.jsonl", settings)
+        events = self.folder / f"{stem}.events" if self.tensorboard else None
+        rows = Rows(self.folder / f"{stem}.rows.jsonl", settings, events)
         found = measure(rows)
         write_json(self.folder / f"{stem}.json", found)
         rows.finish()
