@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import PIL.Image
 import pytest
 from scipy import ndimage
 
+from kernelformer.errors import DataError
 from kernelformer.tasks import pathfinder
-from kernelformer.tasks.pathfinder import SIDE, draw_pathfinder, draw_picture
+from kernelformer.tasks.pathfinder import SIDE, draw_pathfinder, draw_picture, read_pathfinder
 
 
 def test_a_task_is_balanced_and_repeats_by_seed():
@@ -47,3 +49,49 @@ def test_paths_keep_clear_of_each_other_and_are_seen(monkeypatch):
         assert np.linalg.norm(some[:, None] - others, axis=-1).min() >= 2.2
         middles = np.rint(some[len(some) // 3 : 2 * len(some) // 3]).astype(int)
         assert (picture[tuple(middles.T)] > 0).mean() > 0.8
+
+
+@pytest.fixture
+def official(tmp_path):
+    """Twenty pictures in the form of the arena's files."""
+    random = np.random.default_rng(0)
+    (tmp_path / "metadata").mkdir()
+    for part in (2, 10):  # by number, not by name
+        (tmp_path / "imgs" / str(part)).mkdir(parents=True)
+        lines = []
+        for number in range(10):
+            picture = PIL.Image.fromarray(np.full((SIDE, SIDE), 20 * (part == 10) + number, np.uint8))
+            picture.save(tmp_path / "imgs" / str(part) / f"sample_{number}.png")
+            lines.append(f"imgs/{part} sample_{number}.png {number} {random.integers(2)} 0.5 2 1.5")
+        (tmp_path / "metadata" / f"{part}.npy").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_official_files(official):
+    task = read_pathfinder(official)
+    assert [len(part.labels) for part in task[:3]] == [16, 2, 2]
+    assert [pixels[0] - 1 for part in task[:3] for pixels in part.inputs] == [*range(10), *range(20, 30)]
+    lines = [line for part in (2, 10) for line in (official / "metadata" / f"{part}.npy").read_text().splitlines()]
+    assert [label for part in task[:3] for label in part.labels] == [int(line.split()[3]) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("metadata/2.npy", b"imgs/2 sample_0.png 0 7\n", "line 1.* class 0 or 1"),
+        ("metadata/2.npy", b"\x93NUMPY\xff", "cannot be read as text"),
+        ("imgs/10/sample_3.png", b"", "sample_3.png is no picture"),
+    ],
+)
+def test_official_files_that_are_broken(official, file, content, told):
+    (official / file).write_bytes(content)
+    with pytest.raises(DataError, match=told):
+        read_pathfinder(official)
+
+
+def test_pictures_of_another_size_or_none(official):
+    PIL.Image.new("L", (64, 32)).save(official / "imgs/2/sample_1.png")
+    with pytest.raises(DataError, match="32 pixels wide and high, got 64 × 32"):
+        read_pathfinder(official)
+    with pytest.raises(DataError, match="ten pictures"):
+        read_pathfinder(official / "imgs")
