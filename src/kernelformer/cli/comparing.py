@@ -8,7 +8,7 @@ import json
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from rich.table import Table
 
@@ -16,13 +16,14 @@ from kernelformer.bench.clock import TimeLeft
 from kernelformer.bench.drawing import standalone
 from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import plot_ranking
-from kernelformer.cli.options import ConvertSettings
-from kernelformer.cli.pipeline import describe, prepare, run
+from kernelformer.cli.options import ConvertSettings, events
+from kernelformer.cli.pipeline import Source, describe, prepare, read, run
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map, width_for
+from kernelformer.learn import tensorboard
 from kernelformer.tasks.files import write_json
 
-__all__ = ["Ranked", "compare", "describe_plan", "plan", "ranking_markdown", "ranking_table"]
+__all__ = ["Plan", "Ranked", "compare", "describe_plan", "plan", "ranking_markdown", "ranking_table"]
 
 _LONGEST = 8192
 
@@ -54,8 +55,19 @@ class Ranked(TypedDict):
     perplexity_ratio: float | None
 
 
-def plan(settings: ConvertSettings, names: Sequence[str], seeds: Sequence[int]) -> list[ConvertSettings]:
-    """One conversion a kernel and seed, in OUT/NAME-SEED; ``settings.num_features`` where the width is free.
+class Plan(NamedTuple):
+    """One conversion a kernel and seed, in OUT/NAME-SEED; teacher and texts by seed, where work is left."""
+
+    runs: list[ConvertSettings]
+    sources: dict[int, Source]
+
+    def left(self) -> list[ConvertSettings]:
+        """What is not finished."""
+        return [one for one in self.runs if not _finished(one)]
+
+
+def plan(settings: ConvertSettings, names: Sequence[str], seeds: Sequence[int]) -> Plan:
+    """Check all conversions; ``settings.num_features`` is the width where it is free.
 
     Raises:
         KernelformerError: whatever one of those that are not finished cannot meet.
@@ -63,21 +75,22 @@ def plan(settings: ConvertSettings, names: Sequence[str], seeds: Sequence[int]) 
     output = Path(settings.output)
     if output.exists() and not output.is_dir():
         raise KernelformerError(f"the output folder {output} is a file: choose another")
-    runs = [_one(settings, output, name, seed) for name in names for seed in seeds]
-    for one in runs:
-        if not _finished(one):
-            prepare(one)
-    return runs
+    found = Plan([_one(settings, output, name, seed) for name in names for seed in seeds], {})
+    for one in found.left():
+        if one.seed not in found.sources:
+            found.sources[one.seed] = read(one)
+        prepare(one, found.sources[one.seed])
+    return found
 
 
-def describe_plan(runs: Sequence[ConvertSettings]) -> dict[str, str]:
+def describe_plan(plan: Plan) -> dict[str, str]:
     """What :func:`compare` would do, in words."""
-    left = [one for one in runs if not _finished(one)]
-    finished = {"finished": f"{len(runs) - len(left)} of {len(runs)} conversions"}
-    return finished | {one.output: describe(prepare(one))["convert"] for one in left}
+    left = plan.left()
+    finished = {"finished": f"{len(plan.runs) - len(left)} of {len(plan.runs)} conversions"}
+    return finished | {one.output: describe(prepare(one, plan.sources[one.seed]))["convert"] for one in left}
 
 
-def compare(runs: Sequence[ConvertSettings], output: Path, say: Callable[[str], None]) -> list[Ranked]:
+def compare(plan: Plan, output: Path, say: Callable[[str], None]) -> list[Ranked]:
     """Convert what is planned but for what is finished, and rank it in OUT/compare.json.
 
     Returns:
@@ -85,15 +98,16 @@ def compare(runs: Sequence[ConvertSettings], output: Path, say: Callable[[str], 
         error.
     """
     records: dict[str, list[dict[str, Any]]] = {}
-    left = TimeLeft(sum(not _finished(one) for one in runs))
-    for index, one in enumerate(runs, 1):
+    left = TimeLeft(len(plan.left()))
+    for index, one in enumerate(plan.runs, 1):
         if not _finished(one):
-            say(f"[{index}/{len(runs)}] {one.kernel}, seed {one.seed}{left}")
-            run(prepare(one), say)
+            say(f"[{index}/{len(plan.runs)}] {one.kernel}, seed {one.seed}{left}")
+            with tensorboard(events(one)):
+                run(prepare(one, plan.sources[one.seed]), say)
             left.done()
         record = json.loads((Path(one.output) / "report.json").read_text(encoding="utf-8"))
         records.setdefault(one.kernel, []).append(record)
-    trained = runs[0].finetune
+    trained = plan.runs[0].finetune
     rows = [_rank(name, found) for name, found in records.items()]
     rows.sort(key=lambda row: _badness(row, trained=trained != "none"))
     write_json(output / "compare.json", {"finetune": trained, "kernels": rows})

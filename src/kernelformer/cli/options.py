@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -13,27 +13,20 @@ from kernelformer.errors import KernelformerError
 
 __all__ = [
     "AlignSettings",
-    "BatchSize",
     "ClassifierSettings",
+    "CompareSettings",
     "ConvertSettings",
     "Data",
     "DistillSteps",
     "DryRun",
-    "Finetune",
     "FinetuneSteps",
-    "GroupColumn",
-    "HeldOut",
-    "MaxLength",
     "NumFeatures",
     "Output",
     "Overwrite",
     "OwnKernel",
-    "ProbeColumn",
-    "Tensorboard",
     "TextColumn",
     "TextSettings",
     "TrainSettings",
-    "Window",
     "events",
     "parse_numbers",
     "parse_options",
@@ -41,46 +34,46 @@ __all__ = [
 
 _TEXTS, _TRAINING, _DYNAMICS = "Texts", "Training", "Dynamics of the particles"
 
-BatchSize = Annotated[int, typer.Option(help="Texts a step.", rich_help_panel=_TRAINING)]
 Data = Annotated[
     list[str],
     typer.Option(help="Text: .txt, .jsonl, .csv or .tsv, also .gz and .bz2, or a data set's name. Repeatable."),
 ]
 DistillSteps = Annotated[int, typer.Option(help="Steps of layer-wise distillation.", rich_help_panel=_TRAINING)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, say what would be done, and stop.")]
-Finetune = Annotated[
-    str, typer.Option(help="What to train after the kernels: none, kernels, qkv or all.", rich_help_panel=_TRAINING)
-]
 FinetuneSteps = Annotated[int, typer.Option(help="Steps of training the student.", rich_help_panel=_TRAINING)]
-GroupColumn = Annotated[
-    str | None, typer.Option(help="Column whose groups are held out whole.", rich_help_panel=_TEXTS)
-]
-HeldOut = Annotated[
-    int | None, typer.Option(help="Texts to hold out; a tenth, at most 1,000, if left out.", rich_help_panel=_TEXTS)
-]
-MaxLength = Annotated[int, typer.Option(help="Tokens a text is cut to.", rich_help_panel=_TEXTS)]
 NumFeatures = Annotated[int | None, typer.Option(help="Features M of the kernel; its own default if left out.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="The folder to write.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished run in the output folder.")]
 OwnKernel = Annotated[str | None, typer.Option(help="module:Class, where the model has a kernel of yours.")]
-ProbeColumn = Annotated[
+TextColumn = Annotated[str, typer.Option(help="Column that holds the text.", rich_help_panel=_TEXTS)]
+
+_BatchSize = Annotated[int, typer.Option(help="Texts a step.", rich_help_panel=_TRAINING)]
+_Finetune = Annotated[
+    str, typer.Option(help="What to train after the kernels: none, kernels, qkv or all.", rich_help_panel=_TRAINING)
+]
+_GroupColumn = Annotated[
+    str | None, typer.Option(help="Column whose groups are held out whole.", rich_help_panel=_TEXTS)
+]
+_HeldOut = Annotated[
+    int | None, typer.Option(help="Texts to hold out; a tenth, at most 1,000, if left out.", rich_help_panel=_TEXTS)
+]
+_KeepLabels = Annotated[
+    list[str], typer.Option("--keep-label", help="Use only rows with this label. Repeatable.", rich_help_panel=_TEXTS)
+]
+_Layers = Annotated[str | None, typer.Option(help="Layers to convert, as 0,2,5; all if left out.")]
+_MaxLength = Annotated[int, typer.Option(help="Tokens a text is cut to.", rich_help_panel=_TEXTS)]
+_Option = Annotated[list[str], typer.Option(help="name=value for the kernel's constructor. Repeatable.")]
+_Precision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.", rich_help_panel=_TRAINING)]
+_ProbeColumn = Annotated[
     str | None, typer.Option(help="Column with labels, for a linear probe.", rich_help_panel=_TEXTS)
 ]
-Tensorboard = Annotated[
+_Tensorboard = Annotated[
     bool,
     typer.Option(
         "--tensorboard", help="Write loss curves for TensorBoard to OUTPUT/events.", rich_help_panel=_TRAINING
     ),
 ]
-TextColumn = Annotated[str, typer.Option(help="Column that holds the text.", rich_help_panel=_TEXTS)]
-Window = Annotated[int, typer.Option(help="Decoders: exact softmax over the last so many tokens, the kernel before.")]
-
-_KeepLabels = Annotated[
-    list[str], typer.Option("--keep-label", help="Use only rows with this label. Repeatable.", rich_help_panel=_TEXTS)
-]
-_Layers = Annotated[str | None, typer.Option(help="Layers to convert, as 0,2,5; all if left out.")]
-_Option = Annotated[list[str], typer.Option(help="name=value for the kernel's constructor. Repeatable.")]
-_Precision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.", rich_help_panel=_TRAINING)]
+_Window = Annotated[int, typer.Option(help="Decoders: exact softmax over the last so many tokens, the kernel before.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +89,11 @@ class TextSettings:
     layers: _Layers = None
     text_column: TextColumn = "text"
     label_column: str | None
-    group_column: GroupColumn = None
+    group_column: _GroupColumn = None
     keep_labels: _KeepLabels = field(default_factory=list)
-    held_out: HeldOut = None
-    max_length: MaxLength = 128
-    batch_size: BatchSize
+    held_out: _HeldOut = None
+    max_length: _MaxLength = 128
+    batch_size: _BatchSize
     seed: Annotated[
         int,
         typer.Option(
@@ -130,16 +123,16 @@ class ConvertSettings(TextSettings):
     kernel: Annotated[str, typer.Option(help='A kernel ("kernelformer list" names them), or module:Class.')] = (
         "hedgehog"
     )
-    label_column: ProbeColumn = None
-    batch_size: BatchSize = 32
+    label_column: _ProbeColumn = None
+    batch_size: _BatchSize = 32
     test_data: Annotated[
         list[str], typer.Option(help="Text to judge by, in the place of held-out texts.", rich_help_panel=_TEXTS)
     ] = field(default_factory=list)
-    window: Window = 0
+    window: _Window = 0
     max_positions: Annotated[
         int | None, typer.Option(help="Stretch an encoder's table of positions to so many tokens.")
     ] = None
-    finetune: Finetune = "all"
+    finetune: _Finetune = "all"
     distill_steps: DistillSteps = 150
     finetune_steps: FinetuneSteps = 1000
     learning_rate: Annotated[
@@ -151,7 +144,18 @@ class ConvertSettings(TextSettings):
     ] = None
     precision: _Precision = "auto"
     measure: Annotated[bool, typer.Option(help="Measure time and memory of teacher and student.")] = True
-    tensorboard: Tensorboard = False
+    tensorboard: _Tensorboard = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareSettings(ConvertSettings):
+    """What all conversions of a comparison share; kernel and seed are those of each."""
+
+    DECIDED: ClassVar[tuple[str, ...]] = ("kernel", "option", "seed", "measure")
+    output: Output = "compared"
+    num_features: Annotated[int, typer.Option(help="Features M of every kernel whose width is free.")] = 64
+    finetune: _Finetune = "none"
+    measure: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +176,7 @@ class ClassifierSettings(TextSettings):
             rich_help_panel=_TEXTS,
         ),
     ] = None
-    batch_size: BatchSize = 64
+    batch_size: _BatchSize = 64
     fresh: Annotated[
         str | None, typer.Option(help="small: a new classifier of two layers; of MODEL the tokenizer alone.")
     ] = None
@@ -250,7 +254,7 @@ class TrainSettings(ClassifierSettings):
     ] = False
     kernel_learning_rate: Annotated[float, typer.Option(help="Peak rate of kernels.", rich_help_panel=_TRAINING)] = 1e-2
     precision: _Precision = "auto"
-    tensorboard: Tensorboard = False
+    tensorboard: _Tensorboard = False
 
 
 def events(settings: TextSettings) -> Path | None:

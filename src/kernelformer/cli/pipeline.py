@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import time
 from collections.abc import Callable
@@ -30,7 +31,7 @@ from kernelformer.tasks.batches import StepBatches, TokenisedTexts, batches, tok
 from kernelformer.tasks.language import token_blocks
 from kernelformer.tasks.text import Corpus, split
 
-__all__ = ["Prepared", "describe", "prepare", "run"]
+__all__ = ["Prepared", "Source", "describe", "prepare", "read", "run"]
 
 _STATISTICS_BATCHES = 8
 """Batches from which kernels take their start: about 10,000 tokens, ten times what a covariance of 64 needs."""
@@ -48,12 +49,10 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What was read and checked before any work."""
+class Source:
+    """Teacher and texts, read and checked: what all kernels with one seed share."""
 
-    settings: ConvertSettings
     teacher: PreTrainedModel
-    student: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     corpus: Corpus
     train: Corpus
@@ -65,8 +64,38 @@ class Prepared:
     yardstick: Yardstick
 
 
-def prepare(settings: ConvertSettings) -> Prepared:
-    """Read model and texts, and check every setting; nothing is written.
+@dataclass(frozen=True)
+class Prepared(Source):
+    """Everything before any work."""
+
+    settings: ConvertSettings
+    student: PreTrainedModel
+
+
+def prepare(settings: ConvertSettings, source: Source | None = None) -> Prepared:
+    """Read model and texts unless that was done, convert, and check every setting; nothing is written.
+
+    Raises:
+        KernelformerError: whatever cannot be met, in one line.
+    """
+    find_feature_map(settings.kernel)
+    source = read(settings) if source is None else source
+    student = convert(
+        copy.deepcopy(source.teacher),
+        settings.kernel,
+        settings.num_features,
+        settings.layer_numbers,
+        options=settings.kernel_options,
+        window=settings.window,
+        seed=settings.seed,
+    )
+    if settings.max_positions is not None:
+        extend_positions(student, settings.max_positions)
+    return Prepared(**vars(source), settings=settings, student=student)
+
+
+def read(settings: ConvertSettings) -> Source:
+    """Read model and texts, and check all settings that are not the kernel's.
 
     Raises:
         KernelformerError: whatever cannot be met, in one line.
@@ -79,7 +108,6 @@ def prepare(settings: ConvertSettings) -> Prepared:
         if getattr(settings, name) < 1:
             raise KernelformerError(f"{name} must be at least 1, got {getattr(settings, name)}")
     check_numbers(settings.seed, settings.learning_rate, settings.kernel_learning_rate)
-    find_feature_map(settings.kernel)
     corpus = read_texts(settings, settings.data, min_rows=20)
     train, test = _split(settings, corpus)
     teacher = read_teacher(settings.model)
@@ -88,17 +116,6 @@ def prepare(settings: ConvertSettings) -> Prepared:
     decodes = any(site.causal for site in sites)
     positions = getattr(teacher.config, "max_position_embeddings", settings.max_length)
     max_length = min(settings.max_length, positions)
-    student = convert(
-        read_teacher(settings.model),
-        settings.kernel,
-        settings.num_features,
-        settings.layer_numbers,
-        options=settings.kernel_options,
-        window=settings.window,
-        seed=settings.seed,
-    )
-    if settings.max_positions is not None:
-        extend_positions(student, settings.max_positions)
     cut = token_blocks if decodes else tokenise
     train_tokens, test_tokens = (cut(tokenizer, part.texts, max_length) for part in (train, test))
     yardstick: Yardstick = (
@@ -106,20 +123,7 @@ def prepare(settings: ConvertSettings) -> Prepared:
         if decodes
         else EmbeddingYardstick(teacher, tokenizer, train, test, max_length, settings.seed)
     )
-    return Prepared(
-        settings,
-        teacher,
-        student,
-        tokenizer,
-        corpus,
-        train,
-        test,
-        train_tokens,
-        test_tokens,
-        len(sites),
-        decodes,
-        yardstick,
-    )
+    return Source(teacher, tokenizer, corpus, train, test, train_tokens, test_tokens, len(sites), decodes, yardstick)
 
 
 def _split(settings: ConvertSettings, corpus: Corpus) -> tuple[Corpus, Corpus]:

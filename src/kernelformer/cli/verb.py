@@ -11,7 +11,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,8 +68,8 @@ class Terminal:
 def verb(function: Callable[..., Answer]) -> Callable[..., None]:
     """``function`` as a typer command, with the options that every verb has.
 
-    A parameter annotated with a dataclass stands for its fields, one option each; one annotated ``Terminal`` is given
-    where to tell progress. Behind MODEL a verb with ``--data`` takes further data.
+    A parameter annotated with a dataclass stands for its fields, one option each but for those in its ``DECIDED``; one
+    annotated ``Terminal`` is given where to tell progress. Behind MODEL a verb with ``--data`` takes further data.
     """
     signature = inspect.signature(function, eval_str=True)
     groups: dict[str, Any] = {
@@ -148,10 +148,15 @@ def _option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) 
 def _fields(settings: type[Any]) -> list[inspect.Parameter]:
     hints = typing.get_type_hints(settings, include_extras=True)
     found = []
-    for field in fields(settings):
+    for field in _offered(settings):
         default = field.default if field.default_factory is MISSING else field.default_factory()
         found.append(_option(field.name, hints[field.name], inspect.Parameter.empty if default is MISSING else default))
     return found
+
+
+def _offered(settings: type[Any]) -> list[Field[Any]]:
+    """The fields that are options; a class names those that it decides itself in ``DECIDED``."""
+    return [field for field in fields(settings) if field.name not in getattr(settings, "DECIDED", ())]
 
 
 def _gathered(groups: Mapping[str, Any], given: dict[str, Any], terminal: Terminal) -> dict[str, Any]:
@@ -161,7 +166,7 @@ def _gathered(groups: Mapping[str, Any], given: dict[str, Any], terminal: Termin
         arguments[name] = (
             terminal
             if settings is Terminal
-            else settings(**{field.name: rest.pop(field.name) for field in fields(settings)})
+            else settings(**{field.name: rest.pop(field.name) for field in _offered(settings)})
         )
     return arguments | rest
 

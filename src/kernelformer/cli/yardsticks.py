@@ -27,13 +27,13 @@ _BLOCKS = 256
 
 
 class Yardstick(Protocol):
-    """Looks at the teacher once, then at students."""
+    """Looks at the teacher once, then at students, one run's after the other."""
 
     figure: str
     """What :meth:`stage` returns, in words."""
 
     def look_at_teacher(self) -> None:
-        """Whatever of the teacher the rest needs."""
+        """Whatever of the teacher the rest needs, unless it is there."""
 
     def stage(self, student: PreTrainedModel) -> float:
         """One figure for a student after a stage."""
@@ -60,7 +60,8 @@ class EmbeddingYardstick:
     figure: str = "cosine with the teacher's embeddings"
 
     def look_at_teacher(self) -> None:
-        self.wanted = self._embed(self.teacher, self.test)
+        if not hasattr(self, "wanted"):
+            self.wanted = self._embed(self.teacher, self.test)
 
     def stage(self, student: PreTrainedModel) -> float:
         return compare_embeddings(self.wanted, self._embed(student, self.test))["cosine"]
@@ -99,7 +100,8 @@ class LikelihoodYardstick:
     figure: str = "perplexity on held-out text"
 
     def look_at_teacher(self) -> None:
-        self.wanted, self.recalled = self._likelihood(self.teacher), self._recall(self.teacher)
+        if not hasattr(self, "wanted"):
+            self.wanted, self.recalled = self._likelihood(self.teacher), self._recall(self.teacher)
 
     def stage(self, student: PreTrainedModel) -> float:
         return likelihood(student, self.blocks.first(_STAGE_BLOCKS))["perplexity"]
