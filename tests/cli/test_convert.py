@@ -133,9 +133,19 @@ def test_the_output_folder_must_be_free_or_ours(convert, tmp_path, capsys):
     assert convert(done, "--overwrite") == 0
 
 
-def test_a_folder_that_is_no_model_is_refused(kernelformer, reviews, tmp_path, capsys):
-    assert kernelformer("convert", tmp_path, "--data", reviews, "-o", tmp_path / "out") == 2
-    assert "config.json" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [(".", "no folder with a config.json"), ("gone", "there is no model folder"), ("runs/gone", "on the hub")],
+)
+def test_what_is_no_model_is_refused(kernelformer, reviews, tmp_path, capsys, model, told):
+    model = model if "/" in model else tmp_path / model
+    for words in (
+        ("convert", model, "--data", reviews, "-o", tmp_path / "out"),
+        ("generate", model, "--prompt", "a film"),
+    ):
+        assert kernelformer(*words) == 2
+        error = capsys.readouterr().err.strip()
+        assert told in error and len(error.splitlines()) == 1
 
 
 def test_too_few_texts_are_refused(kernelformer, encoder, tmp_path, capsys):

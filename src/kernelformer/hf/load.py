@@ -18,7 +18,7 @@ from kernelformer.hf.mean_pairs import BertForMeanPairs
 from kernelformer.hf.record import check_record
 from kernelformer.hf.sites import kernels
 
-__all__ = ["load"]
+__all__ = ["load", "read_config"]
 
 
 def load(
@@ -44,7 +44,7 @@ def load(
         KernelformerError: nothing there, no kernel promised or kernels absent from the weights, or written by a newer
             version of kernelformer.
     """
-    config = _read_config(path)
+    config = read_config(path)
     record: dict[str, Any] | None = getattr(config, "kernelized", None)
     if not record:
         raise KernelformerError(
@@ -92,15 +92,26 @@ def load(
     return check_finite(model.eval(), str(path))  # type: ignore[no-any-return]
 
 
-_OWN = {kind.__name__: kind for kind in (BertForMeanClassification, BertForMeanPairs)}
+def read_config(name: str | Path) -> PretrainedConfig:
+    """The config of a folder or hub name.
 
-
-def _read_config(path: str | Path) -> PretrainedConfig:
-    if Path(path).is_dir() and not (Path(path) / "config.json").is_file():
-        raise KernelformerError(f"{path} holds no config.json: expected a folder written by save_pretrained")
-    with told_in_one_line(f"{path} could not be read as a transformers model"):
-        config: PretrainedConfig = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    Raises:
+        KernelformerError: nothing there that transformers reads.
+    """
+    there, words = Path(name).exists(), str(name)
+    if there and not (Path(name) / "config.json").is_file():
+        raise KernelformerError(
+            f"the model {name} is no folder with a config.json: give one that save_pretrained wrote"
+        )
+    if not there and (words.count("/") > 1 or words.startswith(("/", "./", "../", "~"))):
+        raise KernelformerError(f"there is no model folder {name}")
+    what = f"the model {name} could not be read"
+    with told_in_one_line(what if there else f"there is no folder {name}, and of that name on the hub {what}"):
+        config: PretrainedConfig = AutoConfig.from_pretrained(name, trust_remote_code=False)
     return config
+
+
+_OWN = {kind.__name__: kind for kind in (BertForMeanClassification, BertForMeanPairs)}
 
 
 def _class_of(config: PretrainedConfig) -> Any:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -19,33 +17,19 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from kernelformer.errors import DataError, KernelformerError, UnsupportedModelError
+from kernelformer.errors import KernelformerError, UnsupportedModelError
 from kernelformer.hf.file_checks import check_finite, check_size, told_in_one_line
-from kernelformer.hf.load import load
+from kernelformer.hf.load import load, read_config
 from kernelformer.hf.mean_classifier import BertForMeanClassification
 
 __all__ = [
     "is_decoder",
     "name_classes",
     "read_classifier",
-    "read_config",
     "read_decoder",
     "read_teacher",
     "read_tokenizer",
 ]
-
-
-def read_config(name: str) -> PretrainedConfig:
-    """The config of a folder or hub name.
-
-    Raises:
-        KernelformerError: nothing there that transformers reads.
-    """
-    if Path(name).exists() and not (Path(name) / "config.json").is_file():
-        raise DataError(f"the model {name} is no folder with a config.json: give one that save_pretrained wrote")
-    with told_in_one_line(f"the model {name!r} could not be read"):
-        config: PretrainedConfig = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    return config
 
 
 def is_decoder(config: PretrainedConfig) -> bool:
