@@ -121,7 +121,7 @@ def is_whole(verb: str, out: Path) -> bool:
 def digest(verb: str, out: Path) -> str:
     """Of the weights, or of a study's results."""
     if verb == "reproduce":
-        return hashlib.sha256((out / "coulomb-synthetic.json").read_bytes()).hexdigest()
+        return hashlib.sha256((out / "coulomb-synthetic-small.json").read_bytes()).hexdigest()
     return hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
 
 

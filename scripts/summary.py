@@ -223,7 +223,7 @@ def _generation(rows: Any) -> Finding:
 
 _FACTS = "`tests/feature_maps/test_paper_facts.py`"
 _LANGUAGE = ("language-modelling-small.json", _command("language-modelling"))
-_SYNTHETIC = ("coulomb-synthetic.json", _command("coulomb-synthetic"))
+_SYNTHETIC = ("coulomb-synthetic-small.json", _command("coulomb-synthetic"))
 _TEXT = ("coulomb-text-small.json", _command("coulomb-text"))
 _TRANSFER = ("transfer-small.json", _command("transfer"))
 _GPU_LANGUAGE = "WikiText-103 and a GPU for 100,000 steps"

@@ -148,7 +148,7 @@ def synthetic_table(markdown: Callable[[Any], str]) -> Callable[[], str]:
     """A table of `kernelformer reproduce coulomb-synthetic`, from its copy in docs/results."""
 
     def table() -> str:
-        return markdown(json.loads((ROOT / "docs/results/coulomb-synthetic.json").read_text(encoding="utf-8"))) + "\n"
+        return markdown(json.loads((ROOT / "docs/results/coulomb-synthetic-small.json").read_text(encoding="utf-8"))) + "\n"
 
     return table
 

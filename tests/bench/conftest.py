@@ -8,6 +8,7 @@ import torch
 from kernelformer.bench.attention import LENGTHS, Timing, crossover
 from kernelformer.bench.cost import Cost
 from kernelformer.bench.record import Record
+from kernelformer.bench.rows import Rows
 
 
 @pytest.fixture
@@ -128,3 +129,9 @@ def timing(length: int, softmax_ms: float, kernel_ms: float) -> Timing:
         "softmax_repeats": 9,
         "kernel_repeats": 9,
     }
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """Rows of a study that was not begun."""
+    return Rows(tmp_path / "study.rows.jsonl", {})

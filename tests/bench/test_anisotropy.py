@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kernelformer.bench.anisotropy import anisotropy_markdown, measure_anisotropy, second_moments
+from kernelformer.bench.rows import Rows
 
 
 @pytest.mark.parametrize("eigenvalue", [0.05, 0.1, 0.15])
@@ -29,8 +30,8 @@ def test_second_moments_diverge_where_they_should() -> None:
     assert [math.isinf(value) for value in second_moments(0.5)] == [True, True]
 
 
-def test_sampling_that_knows_the_covariance_wins_on_anisotropic_data() -> None:
-    rows = measure_anisotropy(3, squared_norms=(1.0,), conditions=(1, 4096), widths=(128,))
+def test_sampling_that_knows_the_covariance_wins_on_anisotropic_data(kept: Rows) -> None:
+    rows = measure_anisotropy(3, kept, squared_norms=(1.0,), conditions=(1, 4096), widths=(128,))
     error = {(row["kernel"], row["condition"]): row["error"] for row in rows}
     assert error["softmax_sampling, optimal", 4096] < 0.75 * error["favor, orthogonal", 4096]
     assert error["softmax_sampling, optimal", 4096] < 1.1 * error["softmax_sampling, optimal", 1]

@@ -12,17 +12,17 @@ from kernelformer.bench import coulomb_time
 from kernelformer.bench.coulomb_time import measure_times, times_markdown
 
 
-def test_every_pair_is_measured():
-    rows = measure_times(1, (64, 128))
+def test_every_pair_is_measured(kept):
+    rows = measure_times(1, kept, (64, 128))
     assert [row["kernel"] for row in rows][:2] == ["favor", "elu_projected"] and len(rows) == 7
     assert all(min(row["learned_ms"] + row["vanilla_ms"]) > 0 for row in rows)
     assert "`softmaxfeat`" in times_markdown(rows)
 
 
-def test_ratio_and_slope_are_of_the_times(monkeypatch):
+def test_ratio_and_slope_are_of_the_times(monkeypatch, kept):
     """Times that are linear in the length, the learned one a tenth longer."""
     monkeypatch.setattr(coulomb_time, "_in_turns", lambda _, q, n: [[0.1 * q.shape[2]] * n, [0.11 * q.shape[2]] * n])
-    row = measure_times(3, (10, 100))[0]
+    row = measure_times(3, kept, (10, 100))[0]
     assert row["ratio"] == pytest.approx(1.1) and row["slope"] == pytest.approx(1.0)
 
 

@@ -22,8 +22,8 @@ def _teacher():
 
 
 @pytest.mark.parametrize("window", [0, 16])
-def test_the_cache_of_softmax_grows_and_the_state_does_not(window):
-    rows = measure_decoding(_teacher(), "hedgehog", 8, window, contexts=(32, 320), seconds=0.05, say=lambda _: None)
+def test_the_cache_of_softmax_grows_and_the_state_does_not(window, kept):
+    rows = measure_decoding(_teacher(), "hedgehog", 8, window, rows=kept, contexts=(32, 320), seconds=0.05)
     short, long = rows
     # Two layers of keys and values, 2 heads of width 8, float32.
     assert short["softmax_mib"] == 2 * 2 * 2 * 8 * 4 * 32 / 2**20
@@ -50,7 +50,7 @@ def test_positions_of_a_told_state_go_on_from_there():
     assert not torch.equal(*outs)
 
 
-def test_a_context_beyond_the_positions_is_refused():
+def test_a_context_beyond_the_positions_is_refused(kept):
     config = transformers.GPT2Config(vocab_size=50, n_embd=32, n_layer=1, n_head=4, n_positions=64)
     with pytest.raises(kf.KernelformerError, match="64 positions"):
-        measure_decoding(transformers.GPT2LMHeadModel(config).eval(), "elu", 8, contexts=(100,))
+        measure_decoding(transformers.GPT2LMHeadModel(config).eval(), "elu", 8, rows=kept, contexts=(100,))

@@ -109,6 +109,8 @@ def test_finetune_none_stops_at_the_kernels(convert, tmp_path, encoder):
         (("--option", "colour=1"), "options it does not take"),
         (("--batch-size", 0), "batch_size"),
         (("--data", "nowhere.csv"), "nowhere.csv"),
+        (("--window", 4), "for decoders"),
+        (("--kernel", "rfa_gated"), "for decoders"),
     ],
 )
 def test_bad_requests_are_one_line_and_code_2(convert, tmp_path, capsys, more, message):
@@ -117,6 +119,12 @@ def test_bad_requests_are_one_line_and_code_2(convert, tmp_path, capsys, more, m
     assert message in told
     assert len(told.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("verb", ["convert", "compare", "eval"])
+def test_without_texts_the_option_is_named(kernelformer, encoder, tmp_path, capsys, verb):
+    assert kernelformer(verb, encoder, *(() if verb == "eval" else ("-o", tmp_path / "out"))) == 2
+    assert "--data" in capsys.readouterr().err
 
 
 def test_the_output_folder_must_be_free_or_ours(convert, tmp_path, capsys):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 import kernelformer as kf
+from kernelformer.cli.extras import EXTRAS
+from kernelformer.cli.option_files import read_table
 
 
 def test_doctor_names_what_is_missing_and_how_to_get_it(kernelformer, monkeypatch, capsys):
@@ -21,14 +24,20 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(kernelformer, monkeypatc
     monkeypatch.setattr(metadata, "version", version)
     assert kernelformer("doctor", "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    packages = {row["name"]: row["state"] for row in found["packages"]}
-    assert packages["transformers"] == real("transformers")
-    assert "kernelformer[lora]" in packages["peft"]
+    packages = {row["name"]: row for row in found["packages"]}
+    assert packages["transformers"]["state"] == real("transformers")
+    assert packages["peft"]["state"] == "missing"
+    assert "pip install 'kernelformer[lora]'" in packages["peft"]["purpose"]
     backends = [row["backend"] for row in found["attention"]]
     assert backends[0] == "quadratic"
     assert backends[3] == "step"
     assert kernelformer("doctor") == 0
-    assert "pip install 'kernelformer[lora]'" in capsys.readouterr().out
+    assert "'kernelformer[lora]'" in capsys.readouterr().out
+
+
+def test_every_extra_that_is_named_exists():
+    project = read_table(Path(__file__).parents[2] / "pyproject.toml")["project"]
+    assert {extra for extra, _ in EXTRAS.values()} <= set(project["optional-dependencies"])
 
 
 @pytest.mark.parametrize("kernel", sorted(kf.FEATURE_MAPS))
@@ -49,7 +58,18 @@ def test_explain_follows_the_call(kernelformer, capsys):
     assert "reason" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["no-such"], ["softmax"], ["elu", "--length", "0"]])
-def test_explain_refuses_in_one_line(kernelformer, arguments, capsys):
-    assert kernelformer("explain", *arguments) == 2
-    assert capsys.readouterr().err.startswith("kernelformer: ")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["explain", "no-such"],
+        ["explain", "softmax"],
+        ["explain", "elu", "--length", "0"],
+        ["explain", "elu", "--device", "tpu"],
+        ["bench", "--device", "tpu"],
+        ["bench", "--threads", "0"],
+    ],
+)
+def test_refusals_in_one_line(kernelformer, arguments, capsys):
+    assert kernelformer(*arguments) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("kernelformer: ") and len(told.splitlines()) == 1

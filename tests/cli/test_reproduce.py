@@ -34,7 +34,12 @@ def test_no_claim_is_the_beginning_of_another():
 @pytest.fixture
 def runs(monkeypatch):
     seen = []
-    monkeypatch.setitem(CLAIMS, "told", Claim("a paper: it is so", 4, seen.append, ("small", "paper")))
+
+    def measure(run):
+        seen.append(run)
+        run.study({}, lambda rows: {"it is": "so"})
+
+    monkeypatch.setitem(CLAIMS, "told", Claim("a paper: it is so", 4, measure, ("small", "paper")))
     return seen
 
 
@@ -44,7 +49,8 @@ def test_a_claim_is_handed_what_was_asked(runs, tmp_path):
     assert [(run.name, run.seeds, run.scale) for run in runs] == [("told", 4, "small"), ("told", 3, "paper")]
     assert runs[0].folder.is_dir()
     runs[1].write_plots({"one": "<svg/>"})
-    assert (tmp_path / "told-one.svg").read_text() == "<svg/>"
+    assert (tmp_path / "told-paper-one.svg").read_text() == "<svg/>"
+    assert (tmp_path / "told-paper.json").is_file()
 
 
 def test_refusals(runs, tmp_path):
@@ -63,7 +69,7 @@ def test_the_synthetic_study_is_written_and_its_rows_forgotten(kernelformer, tmp
     def measure(seeds, name, size, rows, say):
         assert (seeds, name, size) == (3, "paper", coulomb_synthetic.SCALES["paper"])
         rows.get("a", lambda: {"value": 1})
-        assert (tmp_path / "coulomb-synthetic.rows.jsonl").is_file()
+        assert (tmp_path / "coulomb-synthetic-paper.rows.jsonl").is_file()
         return {"scale": name}
 
     monkeypatch.setattr(coulomb_synthetic, "measure_synthetic", measure)
@@ -74,8 +80,8 @@ def test_the_synthetic_study_is_written_and_its_rows_forgotten(kernelformer, tmp
     assert capsys.readouterr().out == "tables of paper\n"
     written = sorted(path.name for path in tmp_path.iterdir())
     assert written == [
-        "coulomb-synthetic-f1.svg",
-        "coulomb-synthetic.json",
-        "coulomb-synthetic.md",
-        "coulomb-synthetic.options.toml",
+        "coulomb-synthetic-paper-f1.svg",
+        "coulomb-synthetic-paper.json",
+        "coulomb-synthetic-paper.md",
+        "coulomb-synthetic-paper.options.toml",
     ]

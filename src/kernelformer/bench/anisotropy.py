@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypedDict
 
 import torch
@@ -18,6 +19,7 @@ from kernelformer.attention import KernelAttention
 from kernelformer.bench.drawing import standalone
 from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import plot_conditions
+from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import (
     Constant,
     Darkformer,
@@ -87,7 +89,8 @@ def _entries() -> list[_Entry]:
 
 @torch.no_grad()
 def measure_anisotropy(
-    draws: int = 16,
+    draws: int,
+    kept: Rows,
     squared_norms: Sequence[float] = SQUARED_NORMS,
     conditions: Sequence[int] = CONDITIONS,
     widths: Sequence[int] = WIDTHS,
@@ -97,25 +100,30 @@ def measure_anisotropy(
 
     Args:
         draws: of data and features together; each counts 8 heads.
+        kept: what was measured before an interruption.
     """
-    rows: list[AnisotropyRow] = []
-    for squared_norm, condition, width in itertools.product(squared_norms, conditions, widths):
-        eigenvalues = _spectrum(squared_norm, condition)
-        for entry in _entries():
-            errors = torch.stack([_error(entry, width, eigenvalues, seed) for seed in range(draws)]).flatten()
-            rows.append(
-                {
-                    "kernel": entry.name,
-                    "squared_norm": squared_norm,
-                    "condition": condition,
-                    "num_features": width,
-                    "largest_eigenvalue": eigenvalues[0].item(),
-                    "error": errors.mean().item(),
-                    "standard_error": (errors.std() / math.sqrt(len(errors))).item(),
-                }
-            )
-        say(f"E‖x‖² = {squared_norm:g}, condition number {condition}, {width} features")
-    return rows
+    wanted = {
+        f"{entry.name}, E‖x‖² = {squared_norm:g}, condition number {condition}, {width} features": partial(
+            _row, entry, squared_norm, condition, width, draws
+        )
+        for squared_norm, condition, width in itertools.product(squared_norms, conditions, widths)
+        for entry in _entries()
+    }
+    return list(kept.get_all(wanted, say).values())
+
+
+def _row(entry: _Entry, squared_norm: float, condition: int, width: int, draws: int) -> AnisotropyRow:
+    eigenvalues = _spectrum(squared_norm, condition)
+    errors = torch.stack([_error(entry, width, eigenvalues, seed) for seed in range(draws)]).flatten()
+    return {
+        "kernel": entry.name,
+        "squared_norm": squared_norm,
+        "condition": condition,
+        "num_features": width,
+        "largest_eigenvalue": eigenvalues[0].item(),
+        "error": errors.mean().item(),
+        "standard_error": (errors.std() / math.sqrt(len(errors))).item(),
+    }
 
 
 def second_moments(eigenvalue: float) -> tuple[float, float]:

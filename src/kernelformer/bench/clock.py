@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-__all__ = ["Call", "TimeLeft", "median_seconds"]
+from kernelformer.errors import KernelformerError
+
+__all__ = ["Call", "TimeLeft", "check_device", "median_seconds"]
 
 Call = Callable[[], object]
 
@@ -32,6 +34,18 @@ def median_seconds(
         for name, call in calls.items():
             times[name].append(_on_cuda(call) if device.startswith("cuda") else _on_cpu(call))
     return {name: statistics.median(found) for name, found in times.items()}
+
+
+def check_device(device: str) -> None:
+    """Check that it is "cpu", or "cuda" on a machine that has such a device.
+
+    Raises:
+        KernelformerError: it is neither.
+    """
+    if device not in ("cpu", "cuda"):
+        raise KernelformerError(f"device is cpu or cuda, got {device!r}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise KernelformerError("there is no CUDA device here: leave --device out")
 
 
 class TimeLeft:

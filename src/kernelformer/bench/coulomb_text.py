@@ -306,8 +306,7 @@ def _model(row: Row, seed: int, scale: Scale, texts: _Texts) -> PreTrainedModel:
     # Frozen in both rows of a pair: phase A moves what the optimiser of phase B never sees.
     options = {} if row.kernel in ("softmax", "favor") else {"trainable": False}
     width = None if row.kernel == "softmax" else scale.num_features
-    # Layer i draws from seed + i, so seeds must not be neighbours.
-    return convert(model, row.kernel, width, options=options, shared_qk=row.shared_qk, seed=1000 * seed)
+    return convert(model, row.kernel, width, options=options, shared_qk=row.shared_qk, seed=seed)
 
 
 def _batches(texts: _Texts, scale: Scale, epochs: int, seed: int) -> LabelledBatches:

@@ -7,6 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypedDict
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from kernelformer.attention import KernelAttention
 from kernelformer.bench.coulomb_text import ROWS
 from kernelformer.bench.markdown import markdown_table
+from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import FEATURE_MAPS
 from kernelformer.features import ProjectedFeatureMap
 from kernelformer.learn.energy import Riesz
@@ -41,32 +43,31 @@ class TimeRow(TypedDict):
 
 @torch.no_grad()
 def measure_times(
-    repeats: int = 16, lengths: Sequence[int] = LENGTHS, say: Callable[[str], None] = lambda _: None
+    repeats: int, kept: Rows, lengths: Sequence[int] = LENGTHS, say: Callable[[str], None] = lambda _: None
 ) -> list[TimeRow]:
     """Both members of each pair in turns, without gradients, float32, batch 1."""
-    rows: list[TimeRow] = []
-    for kernel in [row.kernel for row in ROWS if row.aligned]:
-        vanilla = KernelAttention(_feature_map(kernel), below_crossover="ignore").eval()
-        learned = copy.deepcopy(vanilla)
-        _move(learned)
-        times: list[list[list[float]]] = []
-        for length in lengths:
-            q = torch.randn(1, _HEADS, length, _HEAD_DIM, generator=torch.Generator().manual_seed(length))
-            times.append(_in_turns([vanilla, learned], q, repeats))
-        medians = [[statistics.median(times[i][side]) for i in range(len(lengths))] for side in (0, 1)]
-        ratios = [second / first for spent in times for first, second in zip(*spent, strict=True)]
-        rows.append(
-            {
-                "kernel": kernel,
-                "lengths": list(lengths),
-                "vanilla_ms": medians[0],
-                "learned_ms": medians[1],
-                "ratio": statistics.median(ratios),
-                "slope": _slope(lengths, medians[1]),
-            }
-        )
-        say(f"{kernel}: learned / vanilla {rows[-1]['ratio']:.3f}, slope {rows[-1]['slope']:.2f}")
-    return rows
+    wanted = {row.kernel: partial(_row, row.kernel, repeats, lengths) for row in ROWS if row.aligned}
+    return list(kept.get_all(wanted, say).values())
+
+
+def _row(kernel: str, repeats: int, lengths: Sequence[int]) -> TimeRow:
+    vanilla = KernelAttention(_feature_map(kernel), below_crossover="ignore").eval()
+    learned = copy.deepcopy(vanilla)
+    _move(learned)
+    times: list[list[list[float]]] = []
+    for length in lengths:
+        q = torch.randn(1, _HEADS, length, _HEAD_DIM, generator=torch.Generator().manual_seed(length))
+        times.append(_in_turns([vanilla, learned], q, repeats))
+    medians = [[statistics.median(times[i][side]) for i in range(len(lengths))] for side in (0, 1)]
+    ratios = [second / first for spent in times for first, second in zip(*spent, strict=True)]
+    return {
+        "kernel": kernel,
+        "lengths": list(lengths),
+        "vanilla_ms": medians[0],
+        "learned_ms": medians[1],
+        "ratio": statistics.median(ratios),
+        "slope": _slope(lengths, medians[1]),
+    }
 
 
 def times_markdown(rows: Sequence[TimeRow]) -> str:

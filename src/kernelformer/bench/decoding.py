@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypedDict
 
 import torch
@@ -13,6 +14,7 @@ from kernelformer.bench.clock import median_seconds
 from kernelformer.bench.drawing import standalone
 from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import plot_scaling
+from kernelformer.bench.rows import Rows
 from kernelformer.errors import KernelformerError
 from kernelformer.hf import convert, kernels
 from kernelformer.hf.cache import KernelStateLayer
@@ -40,9 +42,10 @@ def measure_decoding(
     num_features: int,
     window: int = 0,
     *,
+    rows: Rows,
     contexts: Sequence[int] = CONTEXTS,
     seconds: float = 8.0,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Decoding]:
     """Generate single tokens at each context, teacher and student in turns, batch 1.
 
@@ -51,6 +54,7 @@ def measure_decoding(
 
     Args:
         teacher: a decoder with softmax attention; its copy is converted, its kernels not fitted.
+        rows: what was measured before an interruption.
         seconds: for each context, both together.
 
     Raises:
@@ -61,24 +65,22 @@ def measure_decoding(
     if positions is not None and not rotary and max(contexts) > positions:
         raise KernelformerError(f"the model has {positions} positions, got contexts up to {max(contexts)}")
     student: Any = convert(copy.deepcopy(teacher), kernel, num_features, window=window)
-    rows: list[Decoding] = []
-    with torch.no_grad():
-        for context in contexts:
-            say(f"context {context:,}")
-            keys, state = _drawn_cache(teacher, context), _told_state(student, context)
-            sizes = [_mib(cache) for cache in (keys, state)]
-            calls = {"softmax": _step(teacher, keys), "kernel": _step(student, state)}
-            found = median_seconds(calls, seconds)
-            rows.append(
-                {
-                    "context": context,
-                    "softmax_ms": 1e3 * found["softmax"],
-                    "kernel_ms": 1e3 * found["kernel"],
-                    "softmax_mib": sizes[0],
-                    "kernel_mib": sizes[1],
-                }
-            )
-    return rows
+    wanted = {f"context {context:,}": partial(_row, teacher, student, context, seconds) for context in contexts}
+    return list(rows.get_all(wanted, say).values())
+
+
+@torch.no_grad()
+def _row(teacher: PreTrainedModel, student: PreTrainedModel, context: int, seconds: float) -> Decoding:
+    keys, state = _drawn_cache(teacher, context), _told_state(student, context)
+    sizes = [_mib(cache) for cache in (keys, state)]
+    found = median_seconds({"softmax": _step(teacher, keys), "kernel": _step(student, state)}, seconds)
+    return {
+        "context": context,
+        "softmax_ms": 1e3 * found["softmax"],
+        "kernel_ms": 1e3 * found["kernel"],
+        "softmax_mib": sizes[0],
+        "kernel_mib": sizes[1],
+    }
 
 
 def decoding_markdown(rows: Sequence[Decoding]) -> str:

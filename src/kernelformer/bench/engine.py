@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import torch
 
 from kernelformer.bench.case import DTYPES, Case
-from kernelformer.bench.clock import Call, median_seconds
+from kernelformer.bench.clock import Call, check_device, median_seconds
 from kernelformer.bench.crossover import crossover_length
 from kernelformer.bench.floors import FORMS, Rates, floor_mib, floor_seconds, measure_rates
 from kernelformer.bench.memory import Memory, case_memory
@@ -66,6 +66,7 @@ class Setting:
             raise KernelformerError(f"lengths must be positive, got {self.lengths}")
         if not self.forms or not self.kernels:
             raise KernelformerError("forms and kernels must each name one at least")
+        check_device(self.device)
 
     def case(self, form: str, kernel: str) -> Case:
         """The kernel in this form."""

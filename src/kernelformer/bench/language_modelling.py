@@ -154,8 +154,7 @@ def build_model(scale: Scale, row: Row, seed: int) -> PreTrainedModel:
         model = LlamaForCausalLM(config)
     if row.kernel == "softmax":
         return model
-    # Layer i draws from seed + i, so seeds must not be neighbours.
-    return convert(model, row.kernel, width_for(row.kernel, scale.num_features), seed=1000 * seed)
+    return convert(model, row.kernel, width_for(row.kernel, scale.num_features), seed=seed)
 
 
 def kernel_rate(kernel: str, rate: float) -> float:

@@ -214,8 +214,7 @@ def build_encoder(task: SequenceTask, protocol: Protocol, kernel: str, seed: int
     if kernel == "softmax":
         return model
     example = {"input_ids": torch.ones((1, 2, 2) if paired else (1, 2), dtype=torch.int64)}
-    # Layer i draws from seed + i, so seeds must not be neighbours.
-    return convert(model, kernel, width_for(kernel, protocol.num_features), seed=1000 * seed, example=example)
+    return convert(model, kernel, width_for(kernel, protocol.num_features), seed=seed, example=example)
 
 
 def _run(name: str, task: SequenceTask, protocol: Protocol, kernel: str, seed: int, folder: Path) -> dict[str, Any]:

@@ -220,8 +220,7 @@ class _Study:
             return BertForMeanClassification.from_pretrained(self.model, num_labels=len(classes))
 
     def _converted(self, kernel: str, classes: list[str], seed: int) -> PreTrainedModel:
-        # Layer i draws from seed + i, so seeds must not be neighbours.
-        return convert(self._classifier(classes, seed), kernel, self.scale.num_features, seed=1000 * seed)
+        return convert(self._classifier(classes, seed), kernel, self.scale.num_features, seed=seed)
 
     def _distilled(self, kernel: str, source: str, seed: int) -> PreTrainedModel:
         scale, drawn = self.scale, self._draw(self.tasks[source], seed)

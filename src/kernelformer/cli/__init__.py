@@ -6,26 +6,10 @@ import sys
 
 __all__ = ["main"]
 
-# Which extra brings what a verb may find missing.
-_EXTRAS = {
-    "accelerate": "cli",
-    "datasets": "cli",
-    "gguf": "gguf",
-    "jinja2": "cli",
-    "matplotlib": "cli",
-    "peft": "lora",
-    "rich": "cli",
-    "scipy": "cli",
-    "sklearn": "classifier",
-    "tomli": "cli",
-    "transformers": "cli",
-    "typer": "cli",
-    "yaml": "cli",
-}
-
 
 def main() -> None:
     """Run the command line; exit 0 when done, 1 when interrupted or broken, 2 when asked for what cannot be."""
+    from kernelformer.cli.extras import EXTRAS, missing
     from kernelformer.errors import KernelformerError
     from kernelformer.tasks.files import why_not_written
 
@@ -37,9 +21,9 @@ def main() -> None:
         _refuse(" ".join(str(error).split()))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
+        if package not in EXTRAS:
             raise
-        _refuse(f"{package} is missing: pip install 'kernelformer[{_EXTRAS[package]}]'")
+        _refuse(missing(package))
     except Exception as error:
         reason = why_not_written(error)
         if reason is None:

@@ -29,7 +29,8 @@ def classify(
     with resumable(events(settings)):
         prepared = prepare(settings)
         if dry_run:
-            return Answer(describe(prepared), (listed(describe(prepared)),))
+            found = describe(prepared)
+            return Answer(found, (listed(found),))
         record = run(prepared, terminal.say, overwrite=overwrite)
     return Answer(record, (listed(figures(record)),), Path(settings.output))
 

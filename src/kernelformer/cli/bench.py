@@ -10,6 +10,7 @@ import typer
 
 from kernelformer.cli.options import parse_numbers
 from kernelformer.cli.verb import Answer, Terminal
+from kernelformer.errors import KernelformerError
 
 __all__ = ["bench"]
 
@@ -17,21 +18,25 @@ __all__ = ["bench"]
 def bench(
     terminal: Terminal,
     forms: Annotated[
-        str, typer.Option(help="Of bidirectional, causal, training (causal with gradients), step.")
+        str,
+        typer.Option(help="Forms to time, with commas: bidirectional, causal, training (causal with gradients), step."),
     ] = "bidirectional,causal,training,step",
-    lengths: Annotated[str, typer.Option(help="Lengths N.")] = "512,1024,4096,16384",
+    lengths: Annotated[str, typer.Option(help="Lengths N, with commas.")] = "512,1024,4096,16384",
     kernels: Annotated[
-        str, typer.Option(help='Kernels ("kernelformer list" names them).')
+        str, typer.Option(help='Kernels, with commas ("kernelformer list" names them).')
     ] = "hedgehog,favor,flexformer_n",
     rivals: Annotated[
-        str, typer.Option(help="Of sdpa, performer-pytorch, fast-transformers, flash-linear-attention; or none.")
+        str,
+        typer.Option(
+            help="Rivals, with commas: sdpa, performer-pytorch, fast-transformers, flash-linear-attention; or none."
+        ),
     ] = "sdpa,performer-pytorch,fast-transformers,flash-linear-attention",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
     num_features: Annotated[int, typer.Option(help="Features M of the kernels.")] = 128,
     num_heads: Annotated[int, typer.Option(help="Heads H.")] = 8,
     head_dim: Annotated[int, typer.Option(help="Width D of a head.")] = 64,
     threads: Annotated[int | None, typer.Option(help="CPU threads; torch's choice if left out.")] = None,
-    seconds: Annotated[float, typer.Option(help="Roughly, for the times of one row.")] = 3.0,
+    seconds: Annotated[float, typer.Option(help="Seconds that the times of a row may take, roughly.")] = 3.0,
     memory: Annotated[
         bool, typer.Option("--memory", help="Measure peak memory, too, each method in its own process.")
     ] = False,
@@ -42,12 +47,14 @@ def bench(
 ) -> Answer:
     """Measure attention here: medians, each over the floor that no method with M features can beat, and against rivals.
 
-    Lists have commas. Rivals that are not installed are named, with what to install.
+    Rivals that are not installed are named, with what to install.
     """
     import torch
 
     from kernelformer.bench.engine import Setting, measure
 
+    if threads is not None and threads < 1:
+        raise KernelformerError(f"--threads must be at least 1, got {threads}")
     setting = Setting(
         forms=tuple(forms.split(",")),
         lengths=tuple(parse_numbers("--lengths", lengths)),

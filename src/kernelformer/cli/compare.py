@@ -43,6 +43,7 @@ def rank(settings: ConvertSettings, terminal: Terminal, names: list[str], seeds:
     with resumable():
         planned = plan(settings, names, seeds)
         if dry_run:
-            return Answer(describe_plan(planned), (listed(describe_plan(planned)),))
+            found = describe_plan(planned)
+            return Answer(found, (listed(found),))
         rows = compare_kernels(planned, Path(settings.output), terminal.say)
     return Answer(rows, (ranking_table(rows),), Path(settings.output))

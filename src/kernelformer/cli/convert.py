@@ -24,6 +24,7 @@ def convert(
     with resumable(events(settings)):
         prepared = prepare(settings)
         if dry_run:
-            return Answer(describe(prepared), (listed(describe(prepared)),))
+            found = describe(prepared)
+            return Answer(found, (listed(found),))
         record = run(prepared, terminal.say, overwrite=overwrite)
     return Answer(record, (summary_table(record),), Path(settings.output))

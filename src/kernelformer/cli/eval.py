@@ -19,7 +19,7 @@ def evaluate(
     max_length: Annotated[int, typer.Option(help="Tokens a block; a text is cut into blocks.")] = 512,
     most_blocks: Annotated[int, typer.Option(help="Blocks to look at, from the start of the data.")] = 256,
     batch_size: Annotated[int, typer.Option(help="Blocks at once.")] = 8,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap and the recall probe.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap and the recall probe.")] = 0,
     own_kernel: OwnKernel = None,
 ) -> Answer:
     """Measure how well a decoder predicts text.
@@ -28,11 +28,13 @@ def evaluate(
     """
     from rich.table import Table
 
+    from kernelformer.cli.work import check_data
     from kernelformer.hf.read import read_decoder, read_tokenizer
     from kernelformer.tasks.language import likelihood, recall, token_blocks
     from kernelformer.tasks.text import load_texts
 
     with resumable():
+        check_data(data)
         corpus = load_texts(data, text_column=text_column)
         tokenizer = read_tokenizer(model)
         blocks = token_blocks(tokenizer, corpus.texts, max_length).first(most_blocks)

@@ -29,6 +29,7 @@ def explain(
     import torch
 
     from kernelformer import engine
+    from kernelformer.bench.clock import check_device
     from kernelformer.bench.spec import AttentionSpec
     from kernelformer.feature_maps import Softmax, find_feature_map
 
@@ -36,8 +37,7 @@ def explain(
         raise KernelformerError(
             f"length, head_dim and num_heads are at least 1, got {length}, {head_dim} and {num_heads}"
         )
-    if device == "cuda" and not torch.cuda.is_available():
-        raise KernelformerError("there is no CUDA device here: leave --device out")
+    check_device(device)
     kind = find_feature_map(kernel)
     if kind is Softmax:
         raise KernelformerError("softmax has no features: PyTorch's scaled_dot_product_attention computes it")

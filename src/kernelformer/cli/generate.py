@@ -19,9 +19,9 @@ def generate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder or hub name of a decoder, converted or not.")],
     prompt: Annotated[str, typer.Option(help="The text to go on from; - reads stdin.")],
     max_new_tokens: Annotated[int, typer.Option(help="Tokens to add at most.")] = 128,
-    temperature: Annotated[float, typer.Option(help="Of sampling; 0 takes the likeliest token.")] = 0.0,
+    temperature: Annotated[float, typer.Option(help="Temperature of sampling; 0 takes the likeliest token.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="Sample from the likeliest tokens of this total probability.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of sampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of sampling.")] = 0,
     chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
     own_kernel: OwnKernel = None,
 ) -> Answer:

@@ -97,7 +97,7 @@ class TextSettings:
     seed: Annotated[
         int,
         typer.Option(
-            help="Of the split, fresh weights, draws of kernels and the order of texts.", rich_help_panel=_TRAINING
+            help="Seed of the split, fresh weights, draws of kernels and the order of texts.", rich_help_panel=_TRAINING
         ),
     ] = 0
 

@@ -317,8 +317,8 @@ def _measured(prepared: Prepared) -> bool:
 
 def _measure(prepared: Prepared, student: PreTrainedModel, final: Path) -> Cost:
     return measure_cost(
-        prepared.teacher,
-        student,
+        prepared.teacher.cpu(),
+        student.cpu(),
         teacher_folder=prepared.settings.model,
         student_folder=final,
         seed=prepared.settings.seed,

@@ -61,10 +61,11 @@ def _model_run(folder: Path, text: str, say: Say, own_kernel: str | None) -> Sec
 
 def _studies(folder: Path) -> Iterator[Section]:
     for name, claim in CLAIMS.items():
-        if (folder / f"{name}.md").is_file():
-            pictures = [path.read_text(encoding="utf-8") for path in sorted(folder.glob(f"{name}-*.svg"))]
-            tables = (folder / f"{name}.md").read_text(encoding="utf-8")
-            yield study_section(f"reproduce: {name}", claim.summary, tables, pictures)
+        for stem in (claim.stem(name, scale) for scale in claim.scales):
+            if (folder / f"{stem}.md").is_file():
+                pictures = [path.read_text(encoding="utf-8") for path in sorted(folder.glob(f"{stem}-*.svg"))]
+                tables = (folder / f"{stem}.md").read_text(encoding="utf-8")
+                yield study_section(f"reproduce: {stem}", claim.summary, tables, pictures)
 
 
 def _teacher(folder: Path) -> PreTrainedModel | None:

@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -35,7 +35,7 @@ def reproduce(
         bool, typer.Option("--tensorboard", help="Write loss curves for TensorBoard to OUTPUT/CLAIM*.events.")
     ] = False,
 ) -> Answer:
-    """Measure a paper's claim here: a table on stdout, JSON and plots in OUTPUT/CLAIM*.
+    """Measure a paper's claim here: a table on stdout, JSON and plots in OUTPUT/CLAIM*, with the scale in their names.
 
     Interrupted, the same command goes on where it stopped.
     """
@@ -50,11 +50,13 @@ def reproduce(
     if data is not None and not chosen.takes_data:
         takers = ", ".join(name for name, known in CLAIMS.items() if known.takes_data)
         raise KernelformerError(f"{claim} takes no --data; these do: {takers}")
+    size = _scale(claim, chosen, scale)
     run = Run(
         name=claim,
+        stem=chosen.stem(claim, size),
         folder=Path(output),
         seeds=_seeds(chosen, seeds),
-        scale=_scale(claim, chosen, scale),
+        scale=size,
         archives=Path(archives),
         data=data,
         tensorboard=tensorboard,
@@ -65,14 +67,9 @@ def reproduce(
     with resumable(), contextlib.redirect_stdout(io.StringIO()) as tables:
         chosen.measure(run)
     shown = tables.getvalue().strip()
-    write_text(run.folder / f"{claim}.md", shown + "\n")
-    return Answer(_results(run), (shown,), run.folder, f"{claim}.options.toml")
-
-
-def _results(run: Run) -> dict[str, Any]:
-    """The JSON files of the claim, by name."""
-    files = sorted(run.folder.glob(f"{run.name}*.json"))
-    return {file.name: json.loads(file.read_text(encoding="utf-8")) for file in files}
+    write_text(run.folder / f"{run.stem}.md", shown + "\n")
+    found = json.loads((run.folder / f"{run.stem}.json").read_text(encoding="utf-8"))
+    return Answer(found, (shown,), run.folder, f"{run.stem}.options.toml")
 
 
 def _seeds(claim: Claim, given: int | None) -> int:

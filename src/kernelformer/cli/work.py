@@ -20,13 +20,14 @@ from kernelformer.hf import load
 from kernelformer.tasks.files import write_json
 from kernelformer.tasks.text import Corpus, load_texts
 
-__all__ = ["WorkFolder", "check_numbers", "held_out_texts", "read_texts"]
+__all__ = ["WorkFolder", "check_data", "check_numbers", "held_out_texts", "read_texts"]
 
 
 def read_texts(
     settings: TextSettings, sources: Sequence[str], *, min_rows: int = 1, pair_column: str | None = None
 ) -> Corpus:
     """The texts of ``sources``, with the columns and labels that the settings name."""
+    check_data(sources)
     return load_texts(
         sources,
         text_column=settings.text_column,
@@ -36,6 +37,16 @@ def read_texts(
         keep_labels=settings.keep_labels or None,
         min_rows=min_rows,
     )
+
+
+def check_data(sources: Sequence[str]) -> None:
+    """Check that there is a text to read.
+
+    Raises:
+        KernelformerError: there is none.
+    """
+    if not sources:
+        raise KernelformerError("there is no text: give --data FILE (.txt, .jsonl, .csv or .tsv), or a data set's name")
 
 
 def check_numbers(seed: int, *rates: float | None) -> None:

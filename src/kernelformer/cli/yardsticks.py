@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.record import Evaluation, LanguageEvaluation
 from kernelformer.tasks.batches import TokenisedTexts
-from kernelformer.tasks.embedding import compare_embeddings, embed
+from kernelformer.tasks.embedding import compare_embeddings, embed, mean_cosine
 from kernelformer.tasks.language import Likelihood, Recall, likelihood, recall
 from kernelformer.tasks.probing import compare_probes, probe
 from kernelformer.tasks.text import Corpus
@@ -64,7 +64,7 @@ class EmbeddingYardstick:
             self.wanted = self._embed(self.teacher, self.test)
 
     def stage(self, student: PreTrainedModel) -> float:
-        return compare_embeddings(self.wanted, self._embed(student, self.test))["cosine"]
+        return mean_cosine(self.wanted, self._embed(student, self.test))
 
     def look_at_student(self, student: PreTrainedModel) -> None:
         self.found = self._embed(student, self.test)

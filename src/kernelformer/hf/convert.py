@@ -21,6 +21,10 @@ from kernelformer.hf.sites import AttentionSite, find_sites
 __all__ = ["attach", "convert"]
 
 
+_SEEDS = 1000
+"""Layer i of seed s draws from s times this plus i, so that seeds next to each other share no draw."""
+
+
 def convert(
     model: PreTrainedModel,
     kernel: str = "hedgehog",
@@ -45,7 +49,7 @@ def convert(
         window: decoders only; exact softmax over the last ``window`` tokens, the kernel before (``KernelAttention``).
         shared_qk: the input of a converted layer, cut into heads, takes the place of its queries and of its keys, and
             their projections go (Q = K = reshape(x)).
-        seed: of the map's random start; layer i draws from seed + i.
+        seed: of the map's random start; layer i draws from 1000 · seed + i.
         example: inputs to find the attention layers with; None takes the model's dummy inputs.
 
     Returns:
@@ -61,11 +65,17 @@ def convert(
     """
     if getattr(model.config, "kernelized", None):
         raise KernelformerError("this model has kernel attention already: convert the original model")
-    find_feature_map(kernel)
+    kind: Any = find_feature_map(kernel)
+    if not 0 <= seed < 2**32:
+        raise KernelformerError(f"seed must be from 0 to {2**32 - 1}, got {seed}")
     sites = find_sites(model, example)
     chosen = _choose(sites, layers)
     if window and any(sites[index].softcap for index in chosen):
         raise UnsupportedModelError("this model caps its scores (softcap), which a window does not: take window=0")
+    gated = kind.is_gated and "a gated kernel has an order"
+    ordered = "a window lies behind a token" if window else gated
+    if ordered and not all(sites[index].causal for index in chosen):
+        raise UnsupportedModelError(f"{ordered}, and this model attends both ways: it is for decoders")
     if shared_qk:
         for index in sorted(chosen):
             check_shareable(model.base_model.get_submodule(sites[index].module), sites[index])
@@ -105,7 +115,7 @@ def attach(model: PreTrainedModel, record: Mapping[str, Any]) -> None:
         arguments = dict(record["options"])
         if record["num_features"] is not None:
             arguments["num_features"] = record["num_features"]
-        generator = torch.Generator(device="cpu").manual_seed(record["seed"] + index)
+        generator = torch.Generator(device="cpu").manual_seed(_SEEDS * record["seed"] + index)
         try:
             feature_map = kind(layer["head_dim"], layer["num_kv_heads"], generator=generator, **arguments)
         except TypeError as error:

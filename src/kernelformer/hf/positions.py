@@ -34,8 +34,8 @@ def extend_positions(model: PreTrainedModel, positions: int) -> PreTrainedModel:
     table = getattr(embeddings, "position_embeddings", None)
     if not isinstance(embeddings, nn.Module) or not isinstance(table, nn.Embedding):
         raise UnsupportedModelError(
-            f"{type(model).__name__} has no learned table of positions to stretch; rotary models take more by "
-            "rope_parameters in their config"
+            f"{type(model).__name__} is no encoder with a learned table of positions, which is what can be stretched; "
+            "rotary models take more by rope_parameters in their config"
         )
     kept = 0 if table.padding_idx is None else table.padding_idx + 1
     before = table.num_embeddings - kept

@@ -46,7 +46,7 @@ _RECORD: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda x: x is None or _whole(1, _LARGEST_SIZE)(x),
     ),
     "options": (f"names with numbers up to {_LARGEST_SIZE}, text, true, false or null", _is_options),
-    "seed": ("a whole number", _whole(-(2**63), 2**63)),
+    "seed": ("a whole number below 2 ** 32", _whole(0, 2**32 - 1)),
     "window": ("a whole number", _whole(0, _LARGEST_SIZE)),
     "shared_qk": ("true or false", _is_flag),
     "layers": (

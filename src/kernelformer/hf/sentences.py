@@ -30,10 +30,12 @@ class KernelTransformer(Transformer):
     ) -> PreTrainedModel:
         if backend != "torch":
             raise KernelformerError(f'a converted encoder runs by backend="torch", got {backend!r}')
-        return load(model_name_or_path, dtype=model_kwargs.get("dtype"))
+        return load(model_name_or_path, dtype=model_kwargs.get("dtype"), own_kernel=model_kwargs.get("own_kernel"))
 
 
-def sentence_transformer(path: str | Path, *, max_length: int | None = None) -> SentenceTransformer:
+def sentence_transformer(
+    path: str | Path, *, max_length: int | None = None, own_kernel: str | None = None
+) -> SentenceTransformer:
     """The converted encoder at ``path`` as a ``SentenceTransformer``: its tokens' mean is the embedding.
 
     What ``SentenceTransformer.save`` writes of it is read by this function again. ``SentenceTransformer(path)`` refuses
@@ -42,11 +44,12 @@ def sentence_transformer(path: str | Path, *, max_length: int | None = None) -> 
     Args:
         path: a folder that ``kernelformer convert``, ``save_pretrained`` (with its tokenizer) or ``save`` wrote.
         max_length: tokens a text is cut to; None is as many as the model has positions.
+        own_kernel: as ``kernelformer.load``.
 
     Raises:
         KernelformerError: as :func:`kernelformer.load`.
     """
-    transformer = KernelTransformer(str(path))
+    transformer = KernelTransformer(str(path), model_kwargs={"own_kernel": own_kernel})
     pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
     model = SentenceTransformer(modules=[transformer, pooling])
     if max_length is not None:

@@ -40,7 +40,7 @@ def finetune(
 
     Args:
         student: the converted model, changed in place.
-        teacher: the model it was made from, unchanged.
+        teacher: the model it was made from, unchanged; it follows the student to the device that the Trainer finds.
         batches: inputs of both, padded, with "attention_mask"; used in order, over and over.
         schedule: how long and how fast; None is 1,000 steps.
         mode: one of ``FINETUNE_MODES``.
@@ -66,7 +66,8 @@ def finetune(
     compare = hidden_state_loss if objective is None else objective
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
-        return compare(teacher, model, batch)
+        # The Trainer chose the device, and moved the student and the batch there.
+        return compare(teacher.to(next(model.parameters()).device), model, batch)
 
     trained = [parameter for group in groups for parameter in group["params"]]
     with only_trainable(student, trained), checkpoints(folder) as kept:

@@ -23,14 +23,16 @@ __all__ = ["FarMass", "MomentSums", "OutputError", "WeightCrossEntropy", "layer_
 def layer_values(
     model: nn.Module, batch: Mapping[str, Tensor], objective: Callable[[LayerCall], Tensor]
 ) -> list[Tensor]:
-    """The value of ``objective`` in every converted layer, of one pass.
+    """The value of ``objective`` in every converted layer, of one pass on the model's device.
 
     Nobody looks at what the model gives, so a decoder leaves out all logits it can.
     """
     # Of the model itself: what wraps it for many processes takes anything.
     known = inspect.signature(getattr(model, "module", model).forward).parameters
     spared = {name: value for name, value in (("logits_to_keep", 1), ("use_cache", False)) if name in known}
-    outputs = model(**spared | dict(batch), layer_objective=objective, output_attentions=True)
+    device = next(model.parameters()).device
+    moved = {name: part.to(device) for name, part in batch.items()}
+    outputs = model(**spared, **moved, layer_objective=objective, output_attentions=True)
     return [value for value in outputs.attentions if value is not None]
 
 

@@ -19,7 +19,7 @@ from kernelformer.errors import KernelformerError
 from kernelformer.tasks.batches import LengthBatches, tokenise
 from kernelformer.tasks.intervals import bootstrap_interval
 
-__all__ = ["Agreement", "compare_embeddings", "embed"]
+__all__ = ["Agreement", "compare_embeddings", "embed", "mean_cosine"]
 
 NEIGHBOURS: Final = 10
 """Nearest texts that are compared."""
@@ -79,8 +79,15 @@ def embed(
         model.train(was_training)
     broken = int((~pooled.isfinite()).any(-1).sum())
     if broken:
-        raise KernelformerError(f"{broken} of {len(texts)} embeddings are not finite; the model has diverged")
+        raise KernelformerError(
+            f"{broken} of {len(texts)} embeddings are not finite: the model has diverged, train it more slowly"
+        )
     return pooled
+
+
+def mean_cosine(first: Tensor, second: Tensor) -> float:
+    """Of the rows of two embeddings of the same texts, [n, D] each."""
+    return float(F.cosine_similarity(first.double(), second.double(), dim=-1).mean())
 
 
 def compare_embeddings(teacher: Tensor, student: Tensor, *, seed: int = 0) -> Agreement:

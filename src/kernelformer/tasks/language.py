@@ -93,7 +93,7 @@ def likelihood(model: PreTrainedModel, blocks: TokenisedTexts, *, batch_size: in
             columns = [x.double().sum(0).numpy() for x in (loss, right, real)]
             sums[1 : 1 + loss.shape[1]] += np.stack(columns, axis=1)
     if not np.isfinite(sums).all():
-        raise KernelformerError("the model's likelihoods are not finite; it has diverged")
+        raise KernelformerError("the model's likelihoods are not finite; it has diverged: train it more slowly")
     total, right_total, count = sums.sum(0)
     return {
         "tokens": int(count),

@@ -85,7 +85,7 @@ def load_texts(
     if isinstance(sources, str) or not sources:
         raise DataError(f"sources must be a list of files or data set names, at least one; got {sources!r}")
     if keep_labels is not None and label_column is None:
-        raise DataError("labels to keep need a label column; name it")
+        raise DataError("labels to keep need a label column: give label_column (--label-column)")
     texts: list[str] = []
     pairs: list[str] = []
     labels: list[str] = []

@@ -1,7 +1,7 @@
 """The claims of papers that ``kernelformer reproduce`` measures: a file a paper, all together in ``CLAIMS``.
 
 To add one: a function of a ``Run`` that imports its study from ``bench`` inside, prints Markdown tables and writes
-files that begin with ``run.name``; an entry in ``CLAIMS`` of its paper's file; a region in docs/papers.md and its table
+files that begin with ``run.stem``; an entry in ``CLAIMS`` of its paper's file; a region in docs/papers.md and its table
 in scripts/tables.py.
 """
 

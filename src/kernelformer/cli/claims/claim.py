@@ -22,17 +22,19 @@ class Run:
     """What is asked of a claim's study.
 
     Attributes:
-        name: of the claim; its files are ``folder / f"{name}.json"`` and ``folder / f"{name}-PLOT.svg"``.
+        name: of the claim.
+        stem: its files in ``folder`` are ``{stem}.json``, ``{stem}.md`` and ``{stem}-PLOT.svg``.
         folder: exists.
         seeds: repetitions, at least 2.
         scale: one of the claim's.
         archives: the folder of source archives that carry data.
         data: the originals, where they were given: a folder, or a name that ``datasets`` loads.
-        tensorboard: write loss curves to ``folder / f"{name}-{scale}.events"``, a folder for each row.
+        tensorboard: write loss curves to ``folder / f"{stem}.events"``, a folder for each row.
         say: prints a line of progress to stderr.
     """
 
     name: str
+    stem: str
     folder: Path
     seeds: int
     scale: str
@@ -44,30 +46,30 @@ class Run:
     @property
     def checkpoints(self) -> Path:
         """Where trainings of the study may keep theirs."""
-        return self.folder / f"{self.name}-{self.scale}.checkpoints"
+        return self.folder / f"{self.stem}.checkpoints"
 
-    def study(self, settings: Mapping[str, Any], measure: Callable[[Rows], _Study], file: str | None = None) -> _Study:
-        """What ``measure`` makes of rows that outlive an interruption, written to FILE.json.
+    def study(self, settings: Mapping[str, Any], measure: Callable[[Rows], _Study]) -> _Study:
+        """What ``measure`` makes of rows that outlive an interruption, written to STEM.json.
 
         Args:
             settings: all that decides a row besides its key.
-            file: None is ``{name}-{scale}``.
         """
         from kernelformer.bench.rows import Rows
         from kernelformer.tasks.files import write_json
 
-        stem = f"{self.name}-{self.scale}" if file is None else file
-        events = self.folder / f"{stem}.events" if self.tensorboard else None
-        rows = Rows(self.folder / f"{stem}.rows.jsonl", settings, events)
+        events = self.folder / f"{self.stem}.events" if self.tensorboard else None
+        rows = Rows(self.folder / f"{self.stem}.rows.jsonl", settings, events)
         found = measure(rows)
-        write_json(self.folder / f"{stem}.json", found)
+        write_json(self.folder / f"{self.stem}.json", found)
         rows.finish()
         return found
 
     def write_plots(self, plots: dict[str, str]) -> None:
-        """SVG texts, by the name each has after that of the claim."""
+        """SVG texts, by the name each has after the stem."""
+        from kernelformer.tasks.files import write_text
+
         for plot, text in plots.items():
-            (self.folder / f"{self.name}-{plot}.svg").write_text(text, encoding="utf-8")
+            write_text(self.folder / f"{self.stem}-{plot}.svg", text)
 
     def small_decoder(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         """SmolLM2-135M-Instruct and its tokenizer, read from its GGUF file at the first call, into a folder here.
@@ -103,3 +105,7 @@ class Claim:
     measure: Callable[[Run], None]
     scales: tuple[str, ...] = ("full",)
     takes_data: bool = False
+
+    def stem(self, name: str, scale: str) -> str:
+        """What the files of its study at a scale begin with."""
+        return name if len(self.scales) == 1 else f"{name}-{scale}"

@@ -17,7 +17,7 @@ def _coulomb_synthetic(run: Run) -> None:
 
     size = SCALES[run.scale]
     settings = {"seeds": run.seeds, **asdict(size)}
-    study = run.study(settings, lambda rows: measure_synthetic(run.seeds, run.scale, size, rows, run.say), run.name)
+    study = run.study(settings, lambda rows: measure_synthetic(run.seeds, run.scale, size, rows, run.say))
     run.write_plots(synthetic_plots(study))
     print(synthetic_markdown(study))
 
@@ -36,11 +36,9 @@ def _coulomb_text(texts: str, run: Run) -> None:
 
 def _coulomb_time(run: Run) -> None:
     from kernelformer.bench.coulomb_time import measure_times, times_markdown
-    from kernelformer.tasks.files import write_json
 
-    rows = measure_times(run.seeds, say=run.say)
-    write_json(run.folder / f"{run.name}.json", rows)
-    print(f"\n{times_markdown(rows)}")
+    study = run.study({"repeats": run.seeds}, lambda rows: measure_times(run.seeds, rows, say=run.say))
+    print(f"\n{times_markdown(study)}")
 
 
 CLAIMS = {

@@ -11,13 +11,11 @@ __all__ = ["CLAIMS"]
 
 def _anisotropy(run: Run) -> None:
     from kernelformer.bench.anisotropy import WIDTHS, anisotropy_markdown, anisotropy_plots, measure_anisotropy
-    from kernelformer.tasks.files import write_json
 
-    rows = measure_anisotropy(run.seeds, say=run.say)
-    write_json(run.folder / "anisotropy.json", rows)
-    run.write_plots(anisotropy_plots(rows))
+    study = run.study({"draws": run.seeds}, lambda rows: measure_anisotropy(run.seeds, rows, say=run.say))
+    run.write_plots(anisotropy_plots(study))
     for width in WIDTHS:
-        print(f"\n{width} features\n\n{anisotropy_markdown(rows, width)}")
+        print(f"\n{width} features\n\n{anisotropy_markdown(study, width)}")
 
 
 def _finetuning(run: Run) -> None:

@@ -14,7 +14,7 @@ def _efficiency(run: Run) -> None:
     from kernelformer.bench.efficiency import efficiency_markdown, measure_efficiency
 
     settings = {"repeats": run.seeds}
-    study = run.study(settings, lambda rows: measure_efficiency(run.seeds, rows, say=run.say), run.name)
+    study = run.study(settings, lambda rows: measure_efficiency(run.seeds, rows, say=run.say))
     print(f"\n{efficiency_markdown(study)}")
 
 
@@ -27,7 +27,7 @@ def _language_modelling(run: Run) -> None:
     if run.data is not None:
         scale = replace(scale, data=run.data)
     study = run.study(
-        {"seeds": run.seeds, **asdict(scale)},
+        asdict(scale),
         lambda rows: run_study(scale, run.seeds, rows, run.checkpoints, say=run.say),
     )
     print(f"\n{language_markdown(study)}")
@@ -41,7 +41,7 @@ def _lra(run: Run) -> None:
         raise KernelformerError("the small scale has stand-ins of its own: give --data with --scale pytorch or paper")
     originals = None if run.data is None else Path(run.data)
     study = run.study(
-        {"seeds": run.seeds, "data": run.data, **scale_settings(scale)},
+        {"data": run.data, **scale_settings(scale)},
         lambda rows: run_study(scale, run.seeds, rows, run.checkpoints, originals=originals, say=run.say),
     )
     print(f"\n{lra_markdown(study)}")

@@ -11,13 +11,15 @@ __all__ = ["CLAIMS"]
 
 def _generation(run: Run) -> None:
     from kernelformer.bench.decoding import decoding_markdown, decoding_plots, measure_decoding
-    from kernelformer.tasks.files import write_json
 
     decoder, _ = run.small_decoder()
-    rows = measure_decoding(decoder, "hedgehog", 64, 64, seconds=4.0 * run.seeds, say=run.say)
-    write_json(run.folder / f"{run.name}.json", rows)
-    run.write_plots(decoding_plots(rows))
-    print(f"\n{decoding_markdown(rows)}")
+    seconds = 4.0 * run.seeds
+    study = run.study(
+        {"seconds": seconds},
+        lambda rows: measure_decoding(decoder, "hedgehog", 64, 64, rows=rows, seconds=seconds, say=run.say),
+    )
+    run.write_plots(decoding_plots(study))
+    print(f"\n{decoding_markdown(study)}")
 
 
 def _conversion(run: Run) -> None:
