@@ -39,6 +39,7 @@ def load(
             folder names is ever imported.
         num_labels: classes of a classifier whose head the folder does not hold yet; None is what its config says.
         dtype: of the weights; None is the one that was saved.
+        device_map: as transformers' ``from_pretrained`` takes it; None is the CPU.
 
     Raises:
         KernelformerError: nothing there, no kernel promised or kernels absent from the weights, or written by a newer

@@ -36,10 +36,13 @@ class Schedule:
         steps: optimiser steps, one batch each.
         learning_rate: the peak rate of weights; it rises over ``warmup`` · steps, then falls linearly to zero.
         kernel_learning_rate: the peak rate of kernel parameters.
+        warmup: the share of steps in which rates rise.
+        betas: of AdamW.
         precision: "float32", "bfloat16" (autocast; kernels stay float32), or "auto": bfloat16 where the machine has
             instructions for it.
         max_grad_norm: gradients are clipped to it; 0 leaves them.
         save_steps: a checkpoint every so many steps, from which an interrupted run goes on.
+        seed: of what a model draws while it trains, as dropout.
     """
 
     steps: int
