@@ -18,7 +18,7 @@ from typing import Final
 
 from kernelformer.errors import DataError
 
-__all__ = ["Rows", "read_rows"]
+__all__ = ["Rows", "parse_dataset", "read_rows"]
 
 Rows = Iterator[tuple[str, dict[str, object]]]
 """Pairs of a place ("reviews.csv, line 3") and the row's columns."""
@@ -120,6 +120,13 @@ def _read_table(source: str, text: str, delimiter: str) -> Rows:
         csv.field_size_limit(limit)
 
 
+def parse_dataset(source: str) -> tuple[str, str | None, str]:
+    """ "owner/name/config:split" -> name, configuration, split; without the latter (name, None, "train")."""
+    name, _, split = source.partition(":")
+    name, config = name.rsplit("/", 1) if name.count("/") == 2 else (name, None)
+    return name, config, split or "train"
+
+
 def _read_dataset(source: str) -> Rows:
     try:
         import datasets
@@ -127,9 +134,7 @@ def _read_dataset(source: str) -> Rows:
         raise DataError(
             f"{source}: there is no such file; if it names a data set, install its reader: pip install datasets"
         ) from None
-    name, _, split = source.partition(":")
-    split = split or "train"
-    name, config = name.rsplit("/", 1) if name.count("/") == 2 else (name, None)
+    name, config, split = parse_dataset(source)
     try:
         rows = datasets.load_dataset(name, config, split=split)
     except Exception as error:  # the library raises some dozen unrelated classes here
