@@ -31,6 +31,7 @@ from kernelformer.bench.engine import Setting, measure  # noqa: E402
 from kernelformer.bench.engine_table import markdown, reasons, tables  # noqa: E402
 from kernelformer.bench.floors import FORMS, Rates, floor_seconds  # noqa: E402
 from kernelformer.engine import attend_reference  # noqa: E402
+from kernelformer.engine.choose import BACKENDS  # noqa: E402
 from kernelformer.features import FeatureMap  # noqa: E402
 
 MAPS: dict[str, Callable[[int, int], FeatureMap]] = {
@@ -63,7 +64,7 @@ DRY = Plan("cpu", 8, 2, 50, (16, 32), (16,), 0.0)
 
 def correctness(plan: Plan, stop: float) -> Iterator[dict[str, Any]]:
     """Each backend, map, form and dtype against the reference: the largest error over the largest value."""
-    for dtype, name, causal, backend in itertools.product(TOLERANCE, MAPS, (False, True), ("torch", "triton")):
+    for dtype, name, causal, backend in itertools.product(TOLERANCE, MAPS, (False, True), BACKENDS[1:]):
         if time.perf_counter() < stop:
             found = error(MAPS[name](plan.dim, plan.heads).to(plan.device), causal, dtype, backend, plan)
         else:

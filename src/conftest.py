@@ -4,4 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["kernelformer/engine/triton_*.py"]
+# The files of a backend, by the library that they import.
+BACKENDS = {"triton": "kernelformer/engine/triton_*.py"}
+
+collect_ignore_glob = [files for library, files in BACKENDS.items() if importlib.util.find_spec(library) is None]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelAttention", "LayerCall"]
 
+# A backend asked for by any other name has no window, and no bidirectional slices.
+_IN_TORCH = ("auto", "torch")
 _BELOW_CROSSOVER = ("warn", "exact-kernel", "ignore")
 
 
@@ -84,8 +86,8 @@ class KernelAttention(nn.Module):
         super().__init__()
         if backend not in BACKENDS:
             raise KernelformerError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-        if window and backend == "triton":
-            raise KernelformerError(f'backend="triton" does not compute window={window}: take "auto" or window=0')
+        if window and backend not in _IN_TORCH:
+            raise KernelformerError(f'backend="{backend}" does not compute window={window}: take "auto" or window=0')
         self.backend = backend
         if below_crossover not in _BELOW_CROSSOVER:
             raise KernelformerError(
@@ -113,7 +115,7 @@ class KernelAttention(nn.Module):
         They exchange states, whose size is free of the length. None: sequences are whole again.
 
         Raises:
-            KernelformerError: exact softmax, a gate, a window, or backend="triton" without causal=True.
+            KernelformerError: exact softmax, a gate, a window, or a backend like "triton" without causal=True.
         """
         if group is not None:
             _check_split(self)
@@ -359,8 +361,10 @@ def _check_split(attention: KernelAttention) -> None:
     if attention.feature_map.is_gated or attention.window:
         what = f"window={attention.window}" if attention.window else f"the gate of {name}"
         raise KernelformerError(f"{what} cannot be split over processes: take a kernel without a gate, and window=0")
-    if attention.backend == "triton" and not attention.causal:
-        raise KernelformerError('backend="triton" does not split bidirectional attention over processes: take "auto"')
+    if attention.backend not in _IN_TORCH and not attention.causal:
+        raise KernelformerError(
+            f'backend="{attention.backend}" does not split bidirectional attention over processes: take "auto"'
+        )
 
 
 class LayerCall(NamedTuple):

@@ -104,8 +104,16 @@ def test_triton_is_refused_with_the_reason(feature_map):
         attention(*_inputs(2_000))
     with pytest.raises(kf.KernelformerError, match="auto, torch, triton"):
         kf.KernelAttention(feature_map, backend="cuda")
-    with pytest.raises(kf.KernelformerError, match="does not compute window=4"):
-        kf.KernelAttention(feature_map, causal=True, window=4, backend="triton")
+
+
+def test_a_backend_asked_for_by_name_refuses_what_only_torch_computes(feature_map, monkeypatch):
+    """One that is added, too: a window, and slices of bidirectional attention."""
+    monkeypatch.setattr("kernelformer.attention.BACKENDS", (*choose.BACKENDS, "added"))
+    for backend in (*choose.BACKENDS[2:], "added"):
+        with pytest.raises(kf.KernelformerError, match=f'backend="{backend}" does not compute window=4'):
+            kf.KernelAttention(feature_map, causal=True, window=4, backend=backend)
+        with pytest.raises(kf.KernelformerError, match=f'backend="{backend}" does not split bidirectional'):
+            kf.KernelAttention(feature_map, backend=backend).split_over(object())
 
 
 def test_triton_is_chosen_where_it_fits(feature_map, monkeypatch):
