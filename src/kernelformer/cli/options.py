@@ -259,7 +259,8 @@ class TrainSettings(ClassifierSettings):
 
 def events(settings: TextSettings) -> Path | None:
     """Where a run writes its loss curves for TensorBoard; None where it is not asked to, or has none."""
-    return Path(settings.output) / "events" if getattr(settings, "tensorboard", False) else None
+    asked = isinstance(settings, ConvertSettings | TrainSettings) and settings.tensorboard
+    return Path(settings.output) / "events" if asked else None
 
 
 def parse_options(given: list[str]) -> dict[str, Any]:

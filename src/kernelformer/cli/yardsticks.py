@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from torch import Tensor
@@ -59,9 +60,13 @@ class EmbeddingYardstick:
     seed: int
     figure: str = "cosine with the teacher's embeddings"
 
+    @cached_property
+    def wanted(self) -> Tensor:
+        """The teacher's embeddings of the held-out texts."""
+        return self._embed(self.teacher, self.test)
+
     def look_at_teacher(self) -> None:
-        if not hasattr(self, "wanted"):
-            self.wanted = self._embed(self.teacher, self.test)
+        self.wanted  # noqa: B018  (computed at its first use)
 
     def stage(self, student: PreTrainedModel) -> float:
         return mean_cosine(self.wanted, self._embed(student, self.test))
@@ -99,9 +104,18 @@ class LikelihoodYardstick:
     seed: int
     figure: str = "perplexity on held-out text"
 
+    @cached_property
+    def wanted(self) -> Likelihood:
+        """The teacher's likelihood of the held-out blocks."""
+        return self._likelihood(self.teacher)
+
+    @cached_property
+    def recalled(self) -> Recall:
+        """The teacher's recall."""
+        return self._recall(self.teacher)
+
     def look_at_teacher(self) -> None:
-        if not hasattr(self, "wanted"):
-            self.wanted, self.recalled = self._likelihood(self.teacher), self._recall(self.teacher)
+        self.wanted, self.recalled  # noqa: B018  (computed at their first use)
 
     def stage(self, student: PreTrainedModel) -> float:
         return likelihood(student, self.blocks.first(_STAGE_BLOCKS))["perplexity"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
@@ -14,6 +14,13 @@ from kernelformer.tasks.batches import LengthBatches, TokenisedTexts, tokenise
 from kernelformer.tasks.language import token_blocks
 
 __all__ = ["StreamBatches"]
+
+
+@runtime_checkable
+class _InEpochs(Protocol):
+    """Rows whose order may differ from pass to pass."""
+
+    def set_epoch(self, epoch: int) -> None: ...
 
 
 class StreamBatches(Sequence[Mapping[str, Tensor]]):
@@ -88,7 +95,7 @@ class StreamBatches(Sequence[Mapping[str, Tensor]]):
 
     def _pools(self) -> Iterator[TokenisedTexts]:
         for epoch in itertools.count():
-            if hasattr(self.rows, "set_epoch"):
+            if isinstance(self.rows, _InEpochs):
                 self.rows.set_epoch(epoch)
             texts, found = self._texts(), False
             while pool := list(itertools.islice(texts, self.buffer)):
