@@ -19,10 +19,20 @@ from typing import Any
 import torch
 
 import kernelformer as kf
+from kernelformer.bench import engine_table
+from kernelformer.bench.anisotropy import anisotropy_markdown
 from kernelformer.bench.coulomb_report import budget_markdown, claims_markdown, noise_markdown, weights_markdown
+from kernelformer.bench.coulomb_tables import metrics_markdown, pairs_markdown
+from kernelformer.bench.coulomb_time import times_markdown
+from kernelformer.bench.darkformer_finetuning import finetuning_markdown
+from kernelformer.bench.decoder_conversion import conversion_markdown
+from kernelformer.bench.decoding import decoding_markdown
+from kernelformer.bench.efficiency import efficiency_markdown
 from kernelformer.bench.language_modelling import language_markdown
 from kernelformer.bench.lra import lra_markdown
 from kernelformer.bench.markdown import markdown_table
+from kernelformer.cli.claims import CLAIMS
+from kernelformer.cli.comparing import ranking_markdown
 from summary import summary_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,93 +89,10 @@ def is_causal(feature_map: kf.FeatureMap) -> bool:
         return torch.equal(attention(q, k, v)[:, :, :-1], attention(q, changed, v)[:, :, :-1])
 
 
-def demo_table() -> str:
-    """The ranking that `make demo-all` left in its compare.json, of which docs/results holds a copy."""
-    from kernelformer.cli.comparing import ranking_markdown
-
-    results = json.loads((ROOT / "docs/results/demo-all.json").read_text(encoding="utf-8"))
-    return ranking_markdown(results["kernels"]) + "\n"
-
-
-def compare_table() -> str:
-    """The ranking of all kernels by `kernelformer compare`, from its copy in docs/results."""
-    from kernelformer.cli.comparing import ranking_markdown
-
-    results = json.loads((ROOT / "docs/results/compare.json").read_text(encoding="utf-8"))
-    return ranking_markdown(results["kernels"]) + "\n"
-
-
-def generation_table() -> str:
-    """Time and memory a token, from the copy in docs/results."""
-    from kernelformer.bench.decoding import decoding_markdown
-
-    return decoding_markdown(json.loads((ROOT / "docs/results/generation.json").read_text(encoding="utf-8"))) + "\n"
-
-
-def decoder_table(study: str) -> Callable[[], str]:
-    """The tables of `kernelformer reproduce` for that claim, from its copy in docs/results."""
-
-    def table() -> str:
-        from kernelformer.bench.darkformer_finetuning import finetuning_markdown
-        from kernelformer.bench.decoder_conversion import conversion_markdown
-
-        prints = {"decoder-conversion": conversion_markdown, "darkformer-finetuning": finetuning_markdown}
-        results = (ROOT / f"docs/results/{study}-small.json").read_text(encoding="utf-8")
-        return prints[study](json.loads(results)) + "\n"
-
-    return table
-
-
-def anisotropy_table() -> str:
-    """The study of `kernelformer reproduce anisotropy` at 256 features, from its copy in docs/results."""
-    from kernelformer.bench.anisotropy import anisotropy_markdown
-
-    rows = json.loads((ROOT / "docs/results/anisotropy.json").read_text(encoding="utf-8"))
-    return anisotropy_markdown(rows, 256) + "\n"
-
-
-def coulomb_text_table(name: str, claim: str = "coulomb-text") -> Callable[[], str]:
-    """A table of `kernelformer reproduce coulomb-text`, or of a like claim, from its copy in docs/results."""
-
-    def table() -> str:
-        from kernelformer.bench import coulomb_tables
-
-        summary = json.loads((ROOT / f"docs/results/{claim}-small.json").read_text(encoding="utf-8"))
-        prints = {"metrics": coulomb_tables.metrics_markdown, "pairs": coulomb_tables.pairs_markdown}
-        return prints[name](summary) + "\n"
-
-    return table
-
-
-def coulomb_time_table() -> str:
-    """The times of `kernelformer reproduce coulomb-time`, from their copy in docs/results."""
-    from kernelformer.bench.coulomb_time import times_markdown
-
-    return times_markdown(json.loads((ROOT / "docs/results/coulomb-time.json").read_text(encoding="utf-8"))) + "\n"
-
-
-def synthetic_table(markdown: Callable[[Any], str]) -> Callable[[], str]:
-    """A table of `kernelformer reproduce coulomb-synthetic`, from its copy in docs/results."""
-
-    def table() -> str:
-        return markdown(json.loads((ROOT / "docs/results/coulomb-synthetic-small.json").read_text(encoding="utf-8"))) + "\n"
-
-    return table
-
-
 def claims_table() -> str:
     """The claims that `kernelformer reproduce` measures, with the command of each."""
-    from kernelformer.cli.claims import CLAIMS
-
     rows = ([claim.summary, f"`kernelformer reproduce {name}`"] for name, claim in CLAIMS.items())
     return markdown_table(["Claim", "Command"], rows, left=(0, 1)) + "\n"
-
-
-def efficiency_table() -> str:
-    """The steps of `kernelformer reproduce efficiency`, from their copy in docs/results."""
-    from kernelformer.bench.efficiency import efficiency_markdown
-
-    return efficiency_markdown(json.loads((ROOT / "docs/results/efficiency.json").read_text(encoding="utf-8"))) + "\n"
 
 
 def study_table(name: str, markdown: Callable[[Any], str]) -> Callable[[], str]:
@@ -178,52 +105,47 @@ def study_table(name: str, markdown: Callable[[Any], str]) -> Callable[[], str]:
     return table
 
 
-def bench_table(number: int) -> str:
+def bench_table(number: int) -> Callable[[], str]:
     """One of the tables of `make bench`, from its copy in docs/results: times, crossovers, memory."""
-    from kernelformer.bench.engine_table import markdown, tables
-
-    return markdown(tables(json.loads((ROOT / "docs/results/bench.json").read_text(encoding="utf-8")))[number])
+    return study_table("bench", lambda result: engine_table.markdown(engine_table.tables(result)[number]).rstrip("\n"))
 
 
-def bench_setting() -> str:
+def bench_setting(result: dict[str, Any]) -> str:
     """Machine and sizes of that run, and what is missing from it."""
-    from kernelformer.bench.engine_table import reasons
-
-    result = json.loads((ROOT / "docs/results/bench.json").read_text(encoding="utf-8"))
     setting, products, copies = result["setting"], *(rate / 1e9 for rate in result["rates"].values())
     text = (
         f"{result['machine']}, {result['threads']} threads, torch {result['torch']}; {setting['dtype']}, batch 1, "
         f"{setting['num_heads']} heads of width {setting['head_dim']}, {setting['num_features']} features. In the same "
         f"run, matrix products at {products:,.0f} GFLOP/s and copies at {copies:,.1f} GB/s (read and written)."
     )
-    return "\n".join([text, "", *(f"- {reason}" for reason in reasons(result))]) + "\n"
+    return "\n".join([text, "", *(f"- {reason}" for reason in engine_table.reasons(result))])
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "anisotropy": anisotropy_table,
-    "bench-crossover": lambda: bench_table(1),
-    "bench-memory": lambda: bench_table(2),
-    "bench-setting": bench_setting,
-    "bench-time": lambda: bench_table(0),
+    "anisotropy": study_table("anisotropy", lambda rows: anisotropy_markdown(rows, 256)),
+    "bench-crossover": bench_table(1),
+    "bench-memory": bench_table(2),
+    "bench-setting": study_table("bench", bench_setting),
+    "bench-time": bench_table(0),
     "claims": claims_table,
-    "compare": compare_table,
-    "demo": demo_table,
-    "coulomb-synthetic-accuracy": synthetic_table(lambda study: noise_markdown(study, "accuracy")),
-    "coulomb-synthetic-budget": synthetic_table(budget_markdown),
-    "coulomb-synthetic-claims": synthetic_table(claims_markdown),
-    "coulomb-synthetic-f1": synthetic_table(lambda study: noise_markdown(study, "f1")),
-    "coulomb-synthetic-weights": synthetic_table(weights_markdown),
-    "coulomb-text-metrics": coulomb_text_table("metrics"),
-    "coulomb-text-pairs": coulomb_text_table("pairs"),
-    "coulomb-time": coulomb_time_table,
-    "coulomb-valence-metrics": coulomb_text_table("metrics", "coulomb-valence"),
-    "coulomb-valence-pairs": coulomb_text_table("pairs", "coulomb-valence"),
-    "coulomb-verses-metrics": coulomb_text_table("metrics", "coulomb-verses"),
-    "coulomb-verses-pairs": coulomb_text_table("pairs", "coulomb-verses"),
-    "efficiency": efficiency_table,
-    "generation": generation_table,
-    "decoder-conversion": decoder_table("decoder-conversion"),
-    "darkformer-finetuning": decoder_table("darkformer-finetuning"),
+    "compare": study_table("compare", lambda results: ranking_markdown(results["kernels"])),
+    "demo": study_table("demo-all", lambda results: ranking_markdown(results["kernels"])),
+    "coulomb-synthetic-accuracy": study_table("coulomb-synthetic-small", lambda study: noise_markdown(study, "accuracy")),
+    "coulomb-synthetic-budget": study_table("coulomb-synthetic-small", budget_markdown),
+    "coulomb-synthetic-claims": study_table("coulomb-synthetic-small", claims_markdown),
+    "coulomb-synthetic-f1": study_table("coulomb-synthetic-small", lambda study: noise_markdown(study, "f1")),
+    "coulomb-synthetic-weights": study_table("coulomb-synthetic-small", weights_markdown),
+    "coulomb-text-metrics": study_table("coulomb-text-small", metrics_markdown),
+    "coulomb-text-pairs": study_table("coulomb-text-small", pairs_markdown),
+    "coulomb-time": study_table("coulomb-time", times_markdown),
+    "coulomb-valence-metrics": study_table("coulomb-valence-small", metrics_markdown),
+    "coulomb-valence-pairs": study_table("coulomb-valence-small", pairs_markdown),
+    "coulomb-verses-metrics": study_table("coulomb-verses-small", metrics_markdown),
+    "coulomb-verses-pairs": study_table("coulomb-verses-small", pairs_markdown),
+    "efficiency": study_table("efficiency", efficiency_markdown),
+    "generation": study_table("generation", decoding_markdown),
+    "decoder-conversion": study_table("decoder-conversion-small", conversion_markdown),
+    "darkformer-finetuning": study_table("darkformer-finetuning-small", finetuning_markdown),
     "kernels": kernels_table,
     "language-modelling": study_table("language-modelling-small", language_markdown),
     "lra": study_table("lra-small", lra_markdown),
