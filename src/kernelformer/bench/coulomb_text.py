@@ -26,7 +26,7 @@ from kernelformer.hf import BertForMeanClassification, convert
 from kernelformer.learn.classify import train_classifier
 from kernelformer.learn.energy import Riesz
 from kernelformer.learn.langevin import Ball, Dynamics
-from kernelformer.learn.particles import AlignedOutputs, AlignSchedule, align
+from kernelformer.learn.particles import PAPER_DYNAMICS, AlignedOutputs, AlignSchedule, align
 from kernelformer.learn.trainer import Schedule, Selection
 from kernelformer.tasks.batches import TokenisedTexts, tokenise
 from kernelformer.tasks.files import plain
@@ -115,16 +115,6 @@ class Scale:
     objective: AlignedOutputs
     also: str = "nothing"
 
-
-PAPER_DYNAMICS: Final = Dynamics(
-    step_size=2e-3,
-    inverse_temperature=50.0,
-    repulsion=Riesz(0.0),
-    repulsion_weight=1e-3,
-    domain=Ball(1.5),
-    max_drift=10.0,
-)
-"""Appendix of arXiv 2607.23869: SGLD of step 2e-3 and β = 50, logarithmic repulsion, norms of at most 1.5."""
 
 _REVIEWS: Final = {
     "small": Scale(

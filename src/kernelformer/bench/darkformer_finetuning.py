@@ -24,7 +24,8 @@ from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map
 from kernelformer.hf import convert
 from kernelformer.learn import Schedule, finetune, start_from_data
-from kernelformer.learn.trainer import Batch, wants_bfloat16
+from kernelformer.learn.statistics import START_BATCHES
+from kernelformer.learn.trainer import KERNEL_SHARE, Batch, wants_bfloat16
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts
 from kernelformer.tasks.language import likelihood, token_blocks
 from kernelformer.tasks.modelling import LanguageTexts
@@ -42,7 +43,6 @@ __all__ = [
     "steps_to",
 ]
 
-_START_BATCHES: Final = 8
 _SMOOTH: Final = 8
 _SPIKE: Final = 1.0
 _BEFORE: Final = 8
@@ -160,8 +160,8 @@ def _run(
     if run.kernel != "softmax":
         layers = None if scale.layers is None else list(range(scale.layers))
         convert(model, run.kernel, run.num_features, layers, seed=run.seed)
-        start_from_data(model, batches(_START_BATCHES, run.seed))
-        kernel_rate = 0.1 * run.factor * find_feature_map(run.kernel).learning_rate
+        start_from_data(model, batches(START_BATCHES, run.seed))
+        kernel_rate = KERNEL_SHARE * run.factor * find_feature_map(run.kernel).learning_rate
     steps = scale.steps if run.factor == 1 else scale.sweep_steps
     schedule = Schedule(steps, run.factor * scale.learning_rate, kernel_rate, seed=run.seed)
     losses: list[float] = []

@@ -22,7 +22,8 @@ from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import find_feature_map, width_for
 from kernelformer.hf import convert
 from kernelformer.learn import Schedule, distill, finetune, start_from_data
-from kernelformer.learn.trainer import Batch, wants_bfloat16
+from kernelformer.learn.statistics import START_BATCHES
+from kernelformer.learn.trainer import KERNEL_SHARE, Batch, wants_bfloat16
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts
 from kernelformer.tasks.language import likelihood, recall, token_blocks
 from kernelformer.tasks.modelling import LanguageTexts
@@ -44,7 +45,6 @@ __all__ = [
 KERNELS: Final = ("constant", "random", "favor", "lfk", "hedgehog", "darkformer", "flexformer_n")
 """The first two are floors: nothing of them is learned or estimated."""
 
-_START_BATCHES: Final = 8
 
 _DISTANCES: Final = (64, 256)
 """Tokens between a passage and its repetition, within and beyond the widest window."""
@@ -224,11 +224,11 @@ def _run(
     layers = None if scale.layers is None else list(range(scale.layers))
     student = convert(copy.deepcopy(teacher), cell.kernel, width, layers, window=cell.window, seed=cell.seed)
     short = trunk(student, scale.layers)
-    start_from_data(short, batches(_START_BATCHES, cell.seed))
+    start_from_data(short, batches(START_BATCHES, cell.seed))
     rate = find_feature_map(cell.kernel).learning_rate
     schedule = Schedule(cell.steps, kernel_learning_rate=rate, seed=cell.seed)
     distill(short, batches(cell.steps, cell.seed), schedule)
-    schedule = Schedule(cell.steps, scale.learning_rate, 0.1 * rate, max_grad_norm=1.0, seed=cell.seed)
+    schedule = Schedule(cell.steps, scale.learning_rate, KERNEL_SHARE * rate, max_grad_norm=1.0, seed=cell.seed)
     finetune(short, trunk(teacher, scale.layers), batches(cell.steps, cell.seed + 1), schedule, objective=_last_state)
     return {"seconds": time.perf_counter() - begin, **_judge(student, test)}
 

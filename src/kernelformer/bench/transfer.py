@@ -26,7 +26,8 @@ from kernelformer.hf import BertForMeanClassification, convert, kernels
 from kernelformer.hf.read import read_classifier, read_tokenizer
 from kernelformer.learn import Schedule, distill, start_from_data
 from kernelformer.learn.classify import train_classifier
-from kernelformer.learn.trainer import Selection
+from kernelformer.learn.statistics import START_BATCHES
+from kernelformer.learn.trainer import KERNEL_SHARE, Selection
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts, tokenise
 from kernelformer.tasks.files import plain
 from kernelformer.tasks.labelled import LabelledBatches, class_names, class_numbers, predict_probabilities
@@ -39,9 +40,6 @@ __all__ = ["SCALES", "STUDENTS", "TransferScale", "run_transfer", "scale_setting
 STUDENTS: Final = ("hedgehog", "flexformer_n", "darkformer", "favor")
 
 _SPLIT_SEED: Final = 0
-_STATISTICS_BATCHES: Final = 8
-_KERNEL_SHARE: Final = 0.1
-"""The rate of kernels while the whole model trains, as a share of that while they are distilled alone."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +224,7 @@ class _Study:
         scale, drawn = self.scale, self._draw(self.tasks[source], seed)
         student = self._converted(kernel, drawn.task.classes, seed)
         batches = StepBatches(drawn.tokens, self.tokenizer, scale.batch_size, steps=scale.distill_steps, seed=seed)
-        start_from_data(student, batches[:_STATISTICS_BATCHES])
+        start_from_data(student, batches[:START_BATCHES])
         rate = find_feature_map(kernel).learning_rate
         distill(student, batches, Schedule(steps=scale.distill_steps, kernel_learning_rate=rate, seed=seed))
         return student
@@ -244,7 +242,7 @@ class _Study:
         schedule = Schedule(
             steps=scale.epochs * epoch,
             learning_rate=scale.learning_rate,
-            kernel_learning_rate=_KERNEL_SHARE * rate,
+            kernel_learning_rate=KERNEL_SHARE * rate,
             betas=(0.9, 0.999),
             seed=seed,
         )

@@ -22,7 +22,7 @@ from kernelformer.learn.energy import Riesz, pair_alignment, target_alignment
 from kernelformer.learn.freezing import only_trainable
 from kernelformer.learn.langevin import Ball, Dynamics, Langevin, measure_distance
 
-__all__ = ["AlignSchedule", "AlignedOutputs", "align", "alignment_energies", "particles_of"]
+__all__ = ["PAPER_DYNAMICS", "AlignSchedule", "AlignedOutputs", "align", "alignment_energies", "particles_of"]
 
 Batch = Mapping[str, Tensor]
 
@@ -34,7 +34,7 @@ PAPER_DYNAMICS = Dynamics(
     domain=Ball(1.5),
     max_drift=10.0,
 )
-"""Those of the paper's text experiments: logarithmic repulsion in a ball of radius 1.5."""
+"""Those of the paper's text experiments: logarithmic repulsion in a ball of radius 1.5. arXiv 2607.23869, appendix."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,10 @@ from kernelformer.errors import DataError
 from kernelformer.features import Moments
 from kernelformer.learn.objectives import FarMass, MomentSums, layer_values
 
-__all__ = ["gather_moments", "start_from_data"]
+__all__ = ["START_BATCHES", "gather_moments", "start_from_data"]
+
+START_BATCHES: Final = 8
+"""Batches from which kernels take their start: about 10,000 tokens, ten times what a covariance of 64 needs."""
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +22,13 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from kernelformer.errors import KernelformerError
 
-__all__ = ["PRECISIONS", "Batch", "Schedule", "Selection", "fit", "tensorboard", "wants_bfloat16"]
+__all__ = ["KERNEL_SHARE", "PRECISIONS", "Batch", "Schedule", "Selection", "fit", "tensorboard", "wants_bfloat16"]
 
 Batch = Mapping[str, Tensor]
 PRECISIONS = ("auto", "float32", "bfloat16")
+
+KERNEL_SHARE: Final = 0.1
+"""The rate of kernels while a whole model trains, as a share of that while they are distilled alone."""
 
 
 @dataclass(frozen=True)
