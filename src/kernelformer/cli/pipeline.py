@@ -26,24 +26,19 @@ from kernelformer.hf import convert, extend_positions, find_sites, kernels
 from kernelformer.hf.read import read_teacher, read_tokenizer
 from kernelformer.learn import FINETUNE_MODES, Schedule, distill, finetune, layer_errors, start_from_data
 from kernelformer.learn.finetuning import hidden_state_loss, logit_loss
-from kernelformer.learn.trainer import PRECISIONS
+from kernelformer.learn.statistics import START_BATCHES
+from kernelformer.learn.trainer import KERNEL_SHARE, PRECISIONS
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts, batches, tokenise
 from kernelformer.tasks.language import token_blocks
 from kernelformer.tasks.text import Corpus, split
 
 __all__ = ["Prepared", "Source", "describe", "prepare", "read", "run"]
 
-_STATISTICS_BATCHES = 8
-"""Batches from which kernels take their start: about 10,000 tokens, ten times what a covariance of 64 needs."""
-
 _ERROR_TEXTS = 1200
 """Held-out texts, or blocks of a decoder, that errors of layers are measured on."""
 
 _ERROR_TOKENS = 16_384
 """Tokens after which a decoder's are enough."""
-
-_KERNEL_SHARE = 0.1
-"""The rate of kernels while the whole student trains, as a share of that while they are distilled alone."""
 
 Say = Callable[[str], None]
 
@@ -243,7 +238,7 @@ def _start(prepared: Prepared, student: PreTrainedModel) -> list[tuple[int, floa
         prepared.train_tokens,
         prepared.tokenizer,
         prepared.settings.batch_size,
-        steps=_STATISTICS_BATCHES,
+        steps=START_BATCHES,
         seed=prepared.settings.seed,
     )
     start_from_data(student, chosen)
@@ -256,7 +251,7 @@ def _distill(prepared: Prepared, student: PreTrainedModel, work: WorkFolder) -> 
 
 
 def _finetune(prepared: Prepared, student: PreTrainedModel, work: WorkFolder) -> list[tuple[int, float]]:
-    schedule = _schedule(prepared, prepared.settings.finetune_steps, _KERNEL_SHARE)
+    schedule = _schedule(prepared, prepared.settings.finetune_steps, KERNEL_SHARE)
     return finetune(
         student,
         prepared.teacher,
