@@ -137,8 +137,8 @@ def test_an_interrupted_study_ends_as_an_unbroken_one(tmp_path, monkeypatch):
         measure_synthetic(2, "tiny", TINY, Rows(tmp_path / "broken.jsonl", {}), stop)
     kept = (tmp_path / "broken.jsonl").read_text().splitlines()
     resumed = measure_synthetic(2, "tiny", TINY, Rows(tmp_path / "broken.jsonl", {}))
-    assert len(kept) == 16
-    assert (tmp_path / "broken.jsonl").read_text().splitlines()[:16] == kept
+    assert len(kept) == 15
+    assert (tmp_path / "broken.jsonl").read_text().splitlines()[:15] == kept
     assert resumed == whole == json.loads(json.dumps(whole))
     assert [row["num_particles"] for row in whole["spreads"]] == [4, 16] * 3
     known = [found["accuracy"] for found in whole["cells"] if found["method"] == BEST]

@@ -31,7 +31,7 @@ def test_all_rows_come_in_their_order_and_the_time_left_is_told(tmp_path):
     told = []
     found = rows.get_all({"a": lambda: {"value": 1}, "b": never, "c": lambda: {"value": 3}}, told.append)
     assert list(found.items()) == [("a", {"value": 1}), ("b", {"value": 2}), ("c", {"value": 3})]
-    assert told == ["[2/3] a", "[3/3] c, about 0 min left"]
+    assert told == ["[2/3] a", "[3/3] c, about 0 s left"]
 
 
 def test_trainings_of_a_row_are_shown_where_they_were_asked_to_be(tmp_path):

@@ -119,19 +119,25 @@ def measure_synthetic(
         name: of the size, for the record.
         size: one of ``SCALES``, or smaller.
         rows: where finished parts are kept.
-        say: told of each.
+        say: told of each that is measured.
     """
-    cells: list[Cell] = []
-    for setting in _settings(size):
-        key = f"{setting.part}: {setting.method}, {setting.value}, noise {setting.noise:.2g}"
-        cells.append(rows.get(key, partial(_cell, setting, size, seeds)))
-        say(f"{key}: accuracy {np.mean(cells[-1]['accuracy']):.3f}")
-    spreads: list[Spread] = []
-    for weight, count in itertools.product(SPREAD_WEIGHTS, size.clouds):
-        key = f"spread: {weight}, {count} particles"
-        spreads.append(rows.get(key, partial(_spread, weight, count, size)))
-        say(f"{key}: {spreads[-1]['spread']:.4f}")
-    return {"scale": name, "seeds": seeds, "cells": cells, "spreads": spreads}
+    cells = {
+        f"{setting.part}: {setting.method}, {setting.value}, noise {setting.noise:.2g}": partial(
+            _cell, setting, size, seeds
+        )
+        for setting in _settings(size)
+    }
+    spreads = {
+        f"spread: {weight}, {count} particles": partial(_spread, weight, count, size)
+        for weight, count in itertools.product(SPREAD_WEIGHTS, size.clouds)
+    }
+    found = rows.get_all({**cells, **spreads}, say)
+    return {
+        "scale": name,
+        "seeds": seeds,
+        "cells": [found[key] for key in cells],
+        "spreads": [found[key] for key in spreads],
+    }
 
 
 def _settings(size: Scale) -> Iterator[_Setting]:

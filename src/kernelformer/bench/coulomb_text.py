@@ -199,15 +199,8 @@ def run_study(
         ((step, energy)).
     """
     texts = _read_texts(scale, archives)
-    records = []
-    wanted = [(row, seed) for seed in range(seeds) for row in rows]
-    for number, (row, seed) in enumerate(wanted, 1):
-        done = kept.get(f"{row.name}, {seed}", partial(_run, row, seed, scale, texts))
-        records.append(done)
-        say(
-            f"[{number}/{len(wanted)}] {row.name}, seed {seed}: test accuracy {done['metrics']['accuracy']:.4f}, "
-            f"{sum(done['seconds'].values()):.0f} s"
-        )
+    runs = {f"{row.name}, {seed}": partial(_run, row, seed, scale, texts) for seed in range(seeds) for row in rows}
+    records = list(kept.get_all(runs, say).values())
     return {
         "settings": scale_settings(scale),
         "seeds": seeds,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernelformer.bench.clock import TimeLeft
 from kernelformer.errors import KernelformerError
 from kernelformer.learn.trainer import tensorboard
 
@@ -67,14 +67,11 @@ class Rows:
     ) -> dict[str, Any]:
         """The rows of all keys, in their order; ``say`` is told each that is measured, and about how long is left."""
         missing = [key for key in wanted if key not in self._rows]
-        begin = time.perf_counter()
-        for number, key in enumerate(missing):
-            left = ""
-            if number:
-                minutes = (time.perf_counter() - begin) / number * (len(missing) - number) / 60
-                left = f", about {minutes:.0f} min left"
-            say(f"[{len(wanted) - len(missing) + number + 1}/{len(wanted)}] {key}{left}")
+        left = TimeLeft(len(missing))
+        for number, key in enumerate(missing, len(wanted) - len(missing) + 1):
+            say(f"[{number}/{len(wanted)}] {key}{left}")
             self.get(key, wanted[key])
+            left.done()
         return {key: self._rows[key] for key in wanted}
 
     def finish(self) -> None:
