@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import torch
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.hf import BertForMeanClassification, convert
+from kernelformer.hf.fresh import fresh_weights
 from kernelformer.learn.classify import train_classifier
 from kernelformer.learn.energy import Riesz
 from kernelformer.learn.langevin import Ball, Dynamics
@@ -230,9 +230,7 @@ def build_classifier(
         max_position_embeddings=max_length,
     )
     config.num_labels = labels
-    # transformers draws weights from the global generator.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with fresh_weights(seed):
         return BertForMeanClassification(config)
 
 

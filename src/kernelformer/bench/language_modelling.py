@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from kernelformer.bench.markdown import markdown_table
@@ -19,6 +18,7 @@ from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import find_feature_map, width_for
 from kernelformer.hf import convert
+from kernelformer.hf.fresh import fresh_weights
 from kernelformer.learn.classify import train_classifier
 from kernelformer.learn.trainer import Schedule
 from kernelformer.tasks.batches import TokenisedTexts
@@ -148,9 +148,7 @@ def build_model(scale: Scale, row: Row, seed: int) -> PreTrainedModel:
         attention_dropout=scale.dropout,
         use_cache=False,
     )
-    # transformers draws weights from the global generator.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with fresh_weights(seed):
         model = LlamaForCausalLM(config)
     if row.kernel == "softmax":
         return model

@@ -25,6 +25,7 @@ from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import FEATURE_MAPS, width_for
 from kernelformer.hf import BertForMeanClassification, BertForMeanPairs, convert
+from kernelformer.hf.fresh import fresh_weights
 from kernelformer.learn.classify import train_classifier
 from kernelformer.learn.trainer import Schedule, Selection
 from kernelformer.tasks.byte_texts import byte_task, manual_pairs, message_bytes, read_pairs
@@ -207,9 +208,7 @@ def build_encoder(task: SequenceTask, protocol: Protocol, kernel: str, seed: int
     )
     config.num_labels = task.classes
     paired = isinstance(task.train.inputs[0][0], list)
-    # transformers draws weights from the global generator.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with fresh_weights(seed):
         model = BertForMeanPairs(config) if paired else BertForMeanClassification(config)
     if kernel == "softmax":
         return model

@@ -12,6 +12,7 @@ from kernelformer.bench.clock import Call
 from kernelformer.bench.spec import draw_tokens
 from kernelformer.feature_maps import width_for
 from kernelformer.hf import BertForMeanClassification, convert
+from kernelformer.hf.fresh import fresh_weights
 
 __all__ = ["SOFTMAX", "TrainingStep"]
 
@@ -68,9 +69,7 @@ class TrainingStep:
             max_position_embeddings=length,
             attention_probs_dropout_prob=0.0,
         )
-        # transformers draws weights from the global generator.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+        with fresh_weights(self.seed):
             model = BertForMeanClassification(config)
         if self.method in SOFTMAX:
             model.set_attn_implementation(SOFTMAX[self.method])

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import find_feature_map
 from kernelformer.hf import BertForMeanClassification, convert, kernels
+from kernelformer.hf.fresh import fresh_weights
 from kernelformer.hf.read import read_classifier, read_tokenizer
 from kernelformer.learn import Schedule, distill, start_from_data
 from kernelformer.learn.classify import train_classifier
@@ -212,9 +212,7 @@ class _Study:
     def _classifier(self, classes: list[str], seed: int) -> PreTrainedModel:
         if self.scale.model is not None:
             return read_classifier(self.model, classes, seed=seed)
-        # transformers draws a fresh head from the global generator.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with fresh_weights(seed):
             return BertForMeanClassification.from_pretrained(self.model, num_labels=len(classes))
 
     def _converted(self, kernel: str, classes: list[str], seed: int) -> PreTrainedModel:
