@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
-from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
+from transformers import DataCollatorWithPadding, PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.errors import DataError, KernelformerError
 
-__all__ = ["BatchPerStep", "LengthBatches", "StepBatches", "TokenisedTexts", "batches", "tokenise"]
+__all__ = [
+    "BatchPerStep",
+    "LengthBatches",
+    "StepBatches",
+    "SteppedBatches",
+    "TokenisedTexts",
+    "batches",
+    "evaluating",
+    "padded",
+    "tokenise",
+]
 
 Example = dict[str, list[int]]
 
@@ -141,8 +152,41 @@ def batches(
     )
 
 
-class BatchPerStep(Sequence[Mapping[str, Tensor]], ABC):
-    """The batches of a training run, one a step, each made when it is asked for; epoch after epoch, seeded.
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode; its mode is restored, whatever happens."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+def padded(
+    model: PreTrainedModel, tokens: TokenisedTexts, tokenizer: PreTrainedTokenizerBase, order: Iterable[list[int]]
+) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+    """Row numbers and the batch of these rows, on the device of the model, for every batch of ``order``."""
+    collate = DataCollatorWithPadding(tokenizer)
+    for rows in order:
+        yield rows, {name: part.to(model.device) for name, part in collate([tokens[row] for row in rows]).items()}
+
+
+class SteppedBatches(Sequence[Mapping[str, Tensor]], ABC):
+    """The batches of a training run, one a step, each made when it is asked for; a slice is a list of them."""
+
+    @abstractmethod
+    def at(self, step: int) -> dict[str, Tensor]:
+        """The batch of this step, counted as a list counts."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[step] for step in range(*index.indices(len(self)))]
+        return self.at(index)
+
+
+class BatchPerStep(SteppedBatches):
+    """Batches of texts of like length; epoch after epoch, seeded.
 
     Args:
         lengths: of what is put into batches, of like length each.
@@ -162,10 +206,8 @@ class BatchPerStep(Sequence[Mapping[str, Tensor]], ABC):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[step] for step in range(*index.indices(len(self)))]
-        return self.make(self.rows[index])
+    def at(self, step: int) -> dict[str, Tensor]:
+        return self.make(self.rows[step])
 
 
 class StepBatches(BatchPerStep):

@@ -13,10 +13,10 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
-from transformers import DataCollatorWithPadding, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.errors import KernelformerError
-from kernelformer.tasks.batches import LengthBatches, tokenise
+from kernelformer.tasks.batches import LengthBatches, evaluating, padded, tokenise
 from kernelformer.tasks.intervals import bootstrap_interval
 
 __all__ = ["Agreement", "compare_embeddings", "embed", "mean_cosine"]
@@ -65,18 +65,13 @@ def embed(
         KernelformerError: an embedding is not finite.
     """
     tokens = tokenise(tokenizer, texts, max_length)
-    collate = DataCollatorWithPadding(tokenizer)
     order = LengthBatches(tokens.lengths, batch_size, seed=0, shuffle=False)
     pooled = torch.empty(len(texts), model.config.hidden_size, device="cpu")
-    was_training = model.training
-    model.train(False)
-    try:
-        for rows in tqdm(order, desc="embed", unit="batch", leave=False, disable=not sys.stderr.isatty()):
-            batch = {name: part.to(model.device) for name, part in collate([tokens[row] for row in rows]).items()}
+    shown = tqdm(order, desc="embed", unit="batch", leave=False, disable=not sys.stderr.isatty())
+    with evaluating(model):
+        for rows, batch in padded(model, tokens, tokenizer, shown):
             hidden = model(**batch).last_hidden_state
             pooled[rows] = _mean_over_tokens(hidden, batch["attention_mask"]).cpu()
-    finally:
-        model.train(was_training)
     broken = int((~pooled.isfinite()).any(-1).sum())
     if broken:
         raise KernelformerError(

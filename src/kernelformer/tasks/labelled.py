@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,12 +11,12 @@ from torch import Tensor
 from transformers import DataCollatorWithPadding, PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.errors import DataError, KernelformerError
-from kernelformer.tasks.batches import LengthBatches, StepBatches, TokenisedTexts
+from kernelformer.tasks.batches import BatchPerStep, LengthBatches, TokenisedTexts, evaluating, padded
 
 __all__ = ["LabelledBatches", "class_names", "class_numbers", "predict_probabilities"]
 
 
-class LabelledBatches(Sequence[Mapping[str, Tensor]]):
+class LabelledBatches(BatchPerStep):
     """``StepBatches`` with "labels", int64 [B]: one a step, epoch after epoch, seeded.
 
     Args:
@@ -36,16 +35,14 @@ class LabelledBatches(Sequence[Mapping[str, Tensor]]):
     ) -> None:
         if len(tokens) != len(labels):
             raise KernelformerError(f"each text needs a label, got {len(labels)} for {len(tokens)} texts")
-        self.inputs = StepBatches(tokens, tokenizer, batch_size, steps=steps, seed=seed)
+        super().__init__(tokens.lengths, batch_size, steps=steps, seed=seed)
+        self.tokens = tokens
         self.labels = torch.tensor(labels)
+        self.collate = DataCollatorWithPadding(tokenizer)
 
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
-        return {**self.inputs[index], "labels": self.labels[self.inputs.rows[index]]}
+    def make(self, rows: list[int]) -> dict[str, Tensor]:
+        """Input ids and mask, [B, N], N the longest text, and labels."""
+        return {**self.collate([self.tokens[row] for row in rows]), "labels": self.labels[rows]}
 
 
 def class_names(labels: Sequence[str]) -> list[str]:
@@ -82,17 +79,12 @@ def predict_probabilities(
     Raises:
         KernelformerError: a probability is not finite.
     """
-    collate = DataCollatorWithPadding(tokenizer)
     found: list[Tensor] = [torch.empty(0)] * len(tokens)
-    was_training = model.training
-    model.eval()
-    try:
-        for rows in LengthBatches(tokens.lengths, batch_size, seed=0, shuffle=False):
-            batch = {name: part.to(model.device) for name, part in collate([tokens[row] for row in rows]).items()}
+    order = LengthBatches(tokens.lengths, batch_size, seed=0, shuffle=False)
+    with evaluating(model):
+        for rows, batch in padded(model, tokens, tokenizer, order):
             for row, logits in zip(rows, model(**batch).logits.double().cpu(), strict=True):
                 found[row] = logits
-    finally:
-        model.train(was_training)
     probabilities: NDArray[np.float64] = torch.stack(found).softmax(-1).numpy()
     if not np.isfinite(probabilities).all():
         raise KernelformerError("the classifier's outputs are not finite; it has diverged: train it more slowly")

@@ -6,7 +6,6 @@ import itertools
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Final, TypedDict
 
 import numpy as np
@@ -18,7 +17,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.errors import DataError, KernelformerError
-from kernelformer.tasks.batches import TokenisedTexts
+from kernelformer.tasks.batches import TokenisedTexts, evaluating
 from kernelformer.tasks.intervals import bootstrap_interval
 
 __all__ = ["Likelihood", "Recall", "likelihood", "recall", "token_blocks"]
@@ -86,7 +85,7 @@ def likelihood(model: PreTrainedModel, blocks: TokenisedTexts, *, batch_size: in
     """
     sums = np.zeros((blocks.max_length, 3))
     per_block: list[tuple[float, int]] = []
-    with _evaluating(model):
+    with evaluating(model):
         for batch in _batches(model, blocks, batch_size):
             loss, right, real = _next_tokens(model, **batch)
             per_block += [(float(row.sum()), int(count.sum())) for row, count in zip(loss, real, strict=True)]
@@ -124,7 +123,7 @@ def recall(
     fitting = [d for d in distances if d + 2 * _PASSAGE <= len(stream)]
     result: Recall = {"distances": fitting, "accuracy": [], "novel": [], "trials": trials}
     half = _PASSAGE // 2
-    with _evaluating(model):
+    with evaluating(model):
         for distance in fitting:
             rows = []
             for _ in range(trials):
@@ -158,17 +157,6 @@ def _batches(model: PreTrainedModel, blocks: TokenisedTexts, batch_size: int) ->
         lengths = torch.tensor([len(row) for row in rows])
         mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
         yield {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
-
-
-@contextmanager
-def _evaluating(model: PreTrainedModel) -> Iterator[None]:
-    """The model in evaluation mode; its mode is restored."""
-    was_training = model.training
-    model.train(False)
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 def _interval(per_block: Sequence[tuple[float, int]], seed: int) -> tuple[float, float]:

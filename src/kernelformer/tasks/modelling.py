@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from kernelformer.errors import DataError, KernelformerError
-from kernelformer.tasks.batches import TokenisedTexts
+from kernelformer.tasks.batches import SteppedBatches, TokenisedTexts
 from kernelformer.tasks.packaged import inside
 
 __all__ = [
@@ -105,7 +105,7 @@ def train_vocabulary(texts: Sequence[str], size: int) -> PreTrainedTokenizerFast
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
-class LanguageBatches(Sequence[Mapping[str, Tensor]]):
+class LanguageBatches(SteppedBatches):
     """{"input_ids", "labels"} int64 [B, N], one a step, drawn without replacement epoch after epoch, seeded.
 
     Args:
@@ -130,8 +130,6 @@ class LanguageBatches(Sequence[Mapping[str, Tensor]]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
-        ids = self.blocks[self.rows[index]]
+    def at(self, step: int) -> dict[str, Tensor]:
+        ids = self.blocks[self.rows[step]]
         return {"input_ids": ids, "labels": ids}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from kernelformer.tasks.batches import BatchPerStep
+from kernelformer.tasks.batches import BatchPerStep, evaluating
 
 __all__ = ["SequenceBatches", "SequenceTask", "Sequences", "accuracy"]
 
@@ -73,13 +73,11 @@ class SequenceBatches(BatchPerStep):
 @torch.no_grad()
 def accuracy(model: nn.Module, sequences: Sequences, batch_size: int = 64) -> float:
     """The share that a classifier gets right, in evaluation mode; its mode is restored."""
-    was_training = model.training
-    model.eval()
     steps = -(-len(sequences.labels) // batch_size)
     right = 0
-    for batch in SequenceBatches(sequences, batch_size, steps=steps, seed=0, shuffle=False):
-        right += int((model(**batch).logits.argmax(-1) == batch["labels"]).sum())
-    model.train(was_training)
+    with evaluating(model):
+        for batch in SequenceBatches(sequences, batch_size, steps=steps, seed=0, shuffle=False):
+            right += int((model(**batch).logits.argmax(-1) == batch["labels"]).sum())
     return right / len(sequences.labels)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
 
 from kernelformer.errors import DataError, KernelformerError
-from kernelformer.tasks.batches import LengthBatches, TokenisedTexts, tokenise
+from kernelformer.tasks.batches import LengthBatches, SteppedBatches, TokenisedTexts, tokenise
 from kernelformer.tasks.language import token_blocks
 
 __all__ = ["StreamBatches"]
@@ -23,7 +23,7 @@ class _InEpochs(Protocol):
     def set_epoch(self, epoch: int) -> None: ...
 
 
-class StreamBatches(Sequence[Mapping[str, Tensor]]):
+class StreamBatches(SteppedBatches):
     """The batches of a training run, one a step, from rows that come one after the other; epoch after epoch.
 
     ``buffer`` texts at a time are tokenised, shuffled and put into batches of like length, so memory does not grow with
@@ -78,10 +78,8 @@ class StreamBatches(Sequence[Mapping[str, Tensor]]):
     def __len__(self) -> int:
         return self.steps
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[step] for step in range(*index.indices(len(self)))]
-        step = range(self.steps)[index]
+    def at(self, step: int) -> dict[str, Tensor]:
+        step = range(self.steps)[step]
         if step < self._next:
             self._coming, self._next = self._batches(), 0
         batch = next(itertools.islice(self._coming, step - self._next, None))
