@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kernelformer.errors import KernelformerError
+from kernelformer.feature_maps.checks import fixed_width
 from kernelformer.features import FeatureMap, Features, FusedForm
 
 __all__ = ["Elu"]
@@ -42,11 +42,7 @@ class Elu(FeatureMap):
         *,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(head_dim, num_heads, head_dim if num_features is None else num_features)
-        if self.num_features != head_dim:
-            raise KernelformerError(
-                f"elu has as many features as its input, {head_dim}, got num_features={num_features}: leave it out"
-            )
+        super().__init__(head_dim, num_heads, fixed_width("elu", head_dim, num_features))
 
     def phi(self, x: Tensor) -> Features:
         # By its logarithm: elu(x) + 1 loses all digits below x = -17 and underflows to 0 below -88.

@@ -24,7 +24,6 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
     phases and tilt start at zero.
 
     Args:
-        name: of the map, for errors.
         num_projections: R, the frequencies of one side.
         phase: learn b.
         tilt: learn a linear term of the exponent. That of the query cancels; of keys it is a weight of their own.
@@ -38,13 +37,13 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
         tilt [H, D, 1].
     """
 
+    name: ClassVar[str]
     is_positive = False
     learning_rate = 3e-2
     turns_per_angle: ClassVar[float] = TURN
 
     def __init__(
         self,
-        name: str,
         head_dim: int,
         num_heads: int,
         num_features: int,
@@ -56,7 +55,7 @@ class FlexformerFeatureMap(ProjectedFeatureMap):
         angle_scale: float | None,
         floor: float,
     ) -> None:
-        check_even(name, num_features)
+        check_even(self.name, num_features)
         check_floor(floor)
         if angle_scale is not None:
             check_positive("angle_scale", angle_scale)

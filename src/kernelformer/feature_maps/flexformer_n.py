@@ -55,6 +55,7 @@ class FlexformerN(FlexformerFeatureMap):
         torch.Size([2, 4, 6])
     """
 
+    name = "flexformer_n"
     turns_per_angle = 0.5 * TURN
 
     def __init__(
@@ -75,7 +76,6 @@ class FlexformerN(FlexformerFeatureMap):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(
-            "flexformer_n",
             head_dim,
             num_heads,
             num_features,

@@ -48,6 +48,8 @@ class FlexformerS(FlexformerFeatureMap):
         True
     """
 
+    name = "flexformer_s"
+
     def __init__(
         self,
         head_dim: int,
@@ -63,7 +65,6 @@ class FlexformerS(FlexformerFeatureMap):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(
-            "flexformer_s",
             head_dim,
             num_heads,
             num_features,
