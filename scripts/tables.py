@@ -33,6 +33,7 @@ from kernelformer.bench.lra import lra_markdown
 from kernelformer.bench.markdown import markdown_table
 from kernelformer.cli.claims import CLAIMS
 from kernelformer.cli.comparing import ranking_markdown
+from kernelformer.feature_maps import build_feature_map, fixed_width, width_for
 from summary import summary_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,15 +51,13 @@ def kernels_table(names: Sequence[str] | None = None) -> str:
 
 def kernel_row(name: str) -> list[str]:
     """What the class declares, what its docstring says, and what one instance holds."""
-    feature_map_class: Callable[..., kf.FeatureMap] = kf.FEATURE_MAPS[name]
-    is_fixed = inspect.signature(feature_map_class).parameters["num_features"].default is None
-    feature_map = feature_map_class(HEAD_DIM, 1) if is_fixed else feature_map_class(HEAD_DIM, 1, NUM_FEATURES)
-    docstring = inspect.getdoc(feature_map_class) or ""
+    feature_map = build_feature_map(name, HEAD_DIM, 1, width_for(name, NUM_FEATURES))
+    docstring = inspect.getdoc(type(feature_map)) or ""
     return [
         f"`{name}`",
         source(docstring),
         "positive" if feature_map.is_positive else "signed",
-        f"{feature_map.num_features:,}, fixed" if is_fixed else width_rule(docstring),
+        f"{feature_map.num_features:,}, fixed" if fixed_width(name) else width_rule(docstring),
         f"{sum(parameter.numel() for parameter in feature_map.parameters()):,}",
         ("only" if feature_map.is_gated else "yes") if is_causal(feature_map) else "no",
     ]
@@ -130,7 +129,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "claims": claims_table,
     "compare": study_table("compare", lambda results: ranking_markdown(results["kernels"])),
     "demo": study_table("demo-all", lambda results: ranking_markdown(results["kernels"])),
-    "coulomb-synthetic-accuracy": study_table("coulomb-synthetic-small", lambda study: noise_markdown(study, "accuracy")),
+    "coulomb-synthetic-accuracy": study_table(
+        "coulomb-synthetic-small", lambda study: noise_markdown(study, "accuracy")
+    ),
     "coulomb-synthetic-budget": study_table("coulomb-synthetic-small", budget_markdown),
     "coulomb-synthetic-claims": study_table("coulomb-synthetic-small", claims_markdown),
     "coulomb-synthetic-f1": study_table("coulomb-synthetic-small", lambda study: noise_markdown(study, "f1")),

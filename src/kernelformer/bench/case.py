@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +13,7 @@ from kernelformer.attention import KernelAttention
 from kernelformer.bench.clock import Call
 from kernelformer.bench.rivals import Attend, find_rival
 from kernelformer.engine import State
-from kernelformer.feature_maps import find_feature_map, fixed_width
+from kernelformer.feature_maps import build_feature_map, width_for
 from kernelformer.features import FeatureMap
 
 __all__ = ["DTYPES", "Case"]
@@ -45,11 +44,8 @@ class Case:
 
     def feature_map(self) -> FeatureMap:
         """The map, drawn from the seed."""
-        kind: Callable[..., Any] = find_feature_map(self.method)
-        width = {} if fixed_width(self.method) else {"num_features": self.num_features}
-        generator = torch.Generator(device="cpu").manual_seed(self.seed)
-        built: FeatureMap = kind(self.head_dim, self.num_heads, generator=generator, **width)
-        return built.to(self.device)
+        width = width_for(self.method, self.num_features)
+        return build_feature_map(self.method, self.head_dim, self.num_heads, width, seed=self.seed).to(self.device)
 
     def rival(self, name: str, num_features: int) -> Case:
         """The same with a rival in place of the kernel."""

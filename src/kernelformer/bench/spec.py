@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kernelformer.attention import KernelAttention
 from kernelformer.errors import KernelformerError
-from kernelformer.feature_maps import find_feature_map
+from kernelformer.feature_maps import build_feature_map
 from kernelformer.features import FeatureMap
 
 __all__ = ["AttentionSpec", "draw_qkv", "draw_tokens"]
@@ -53,12 +53,9 @@ class AttentionSpec:
 
     def feature_map(self, seed: int) -> FeatureMap:
         """The map, drawn from ``seed``."""
-        options = dict(self.options)
-        if self.num_features is not None:
-            options["num_features"] = self.num_features
-        generator = torch.Generator(device="cpu").manual_seed(seed)
-        kind: Callable[..., FeatureMap] = find_feature_map(self.kernel)
-        return kind(self.head_dim, self.num_heads, generator=generator, **options)
+        return build_feature_map(
+            self.kernel, self.head_dim, self.num_heads, self.num_features, options=self.options, seed=seed
+        )
 
 
 def draw_qkv(spec: AttentionSpec, length: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:

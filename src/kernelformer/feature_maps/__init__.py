@@ -1,7 +1,12 @@
 """A file a map; ``FEATURE_MAPS`` gives each class its name."""
 
 import inspect
+from collections.abc import Mapping
+from typing import Any
 
+import torch
+
+from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps.constant import Constant
 from kernelformer.feature_maps.cos2 import Cos2
 from kernelformer.feature_maps.cosformer import Cosformer
@@ -61,6 +66,7 @@ __all__ = [
     "Softmaxfeat",
     "Softplus",
     "Taylor",
+    "build_feature_map",
     "find_feature_map",
 ]
 
@@ -103,6 +109,32 @@ def find_feature_map(name: str) -> type[FeatureMap]:
     return find_in({**FEATURE_MAPS, "softmax": Softmax}, name)
 
 
+def build_feature_map(
+    name: str,
+    head_dim: int,
+    num_heads: int,
+    num_features: int | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> FeatureMap:
+    """A fresh map of this kernel, drawn from ``seed``; without ``num_features`` of the map's own width.
+
+    Raises:
+        KernelformerError: no such kernel, or options that it does not take.
+    """
+    kind: Any = find_feature_map(name)
+    arguments = dict(options or {})
+    if num_features is not None:
+        arguments["num_features"] = num_features
+    generator = torch.Generator(device="cpu").manual_seed(seed)
+    try:
+        built: FeatureMap = kind(head_dim, num_heads, generator=generator, **arguments)
+    except TypeError as error:
+        raise KernelformerError(f"kernel {name!r} was given options it does not take: {error}") from error
+    return built
+
+
 def width_for(name: str, num_features: int | None) -> int | None:
     """The ``num_features`` to build this kernel with: None where the head decides it."""
     return None if fixed_width(name) else num_features
@@ -110,4 +142,5 @@ def width_for(name: str, num_features: int | None) -> int | None:
 
 def fixed_width(name: str) -> bool:
     """Whether the head decides the number of features of this kernel, which then takes none."""
-    return inspect.signature(find_feature_map(name)).parameters["num_features"].default is None
+    parameter = inspect.signature(find_feature_map(name)).parameters.get("num_features")
+    return parameter is None or parameter.default is None

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from kernelformer.attention import KernelAttention
 from kernelformer.errors import KernelformerError, UnsupportedModelError
-from kernelformer.feature_maps import find_feature_map
+from kernelformer.feature_maps import build_feature_map, find_feature_map
 from kernelformer.hf.cache import keep_state
 from kernelformer.hf.interface import NAME, register
 from kernelformer.hf.record import FORMAT
@@ -98,7 +98,6 @@ def convert(
 
 def attach(model: PreTrainedModel, record: Mapping[str, Any]) -> None:
     """Put fresh kernels where ``record``, the content of ``config.kernelized``, says."""
-    kind: Any = find_feature_map(record["kernel"])
     base, prefix = model.base_model, f"{model.base_model_prefix}."
     causal = []
     for index, layer in enumerate(record["layers"]):
@@ -112,16 +111,14 @@ def attach(model: PreTrainedModel, record: Mapping[str, Any]) -> None:
         if not layer["converted"]:
             module.kernel = None  # type: ignore[assignment]
             continue
-        arguments = dict(record["options"])
-        if record["num_features"] is not None:
-            arguments["num_features"] = record["num_features"]
-        generator = torch.Generator(device="cpu").manual_seed(_SEEDS * record["seed"] + index)
-        try:
-            feature_map = kind(layer["head_dim"], layer["num_kv_heads"], generator=generator, **arguments)
-        except TypeError as error:
-            raise KernelformerError(
-                f"kernel {record['kernel']!r} was given options it does not take: {error}"
-            ) from error
+        feature_map = build_feature_map(
+            record["kernel"],
+            layer["head_dim"],
+            layer["num_kv_heads"],
+            record["num_features"],
+            options=record["options"],
+            seed=_SEEDS * record["seed"] + index,
+        )
         module.kernel = _marked(
             # A model meets short texts as well; the report says from which length the kernel wins.
             KernelAttention(
