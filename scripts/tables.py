@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 import kernelformer as kf
+from claims import summary_markdown
 from kernelformer.bench import engine_table
 from kernelformer.bench.anisotropy import anisotropy_markdown
 from kernelformer.bench.coulomb_report import budget_markdown, claims_markdown, noise_markdown, weights_markdown
@@ -34,7 +35,6 @@ from kernelformer.bench.markdown import markdown_table
 from kernelformer.cli.claims import CLAIMS
 from kernelformer.cli.comparing import ranking_markdown
 from kernelformer.feature_maps import build_feature_map, fixed_width, width_for
-from summary import summary_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD_DIM = NUM_FEATURES = 64

@@ -24,10 +24,10 @@ from kernelformer.bench.darkformer_finetuning import (  # noqa: E402
 from kernelformer.bench.decoder_conversion import (  # noqa: E402
     Cell,
     conversion_markdown,
-    conversion_plots,
     measure_conversions,
     summarise_conversions,
     trunk,
+    window_plots,
 )
 from kernelformer.bench.rows import Rows  # noqa: E402
 from kernelformer.tasks.language import token_blocks  # noqa: E402
@@ -81,7 +81,7 @@ def test_conversions_are_kept_and_summed_up(decoder, tokenizer, texts, tmp_path,
     assert rows["favor", 4, 2]["perplexity"] == 22.5
     assert rows["favor", 4, 2]["ratio"] == pytest.approx(22.5 / study["teacher"]["perplexity"])
     assert "| favor |" in conversion_markdown(study)
-    assert conversion_plots(study)["window"].startswith("<svg")
+    assert window_plots(study)["window"].startswith("<svg")
 
 
 def test_a_conversion_leaves_its_teacher_alone(decoder, tokenizer, texts):

@@ -16,7 +16,7 @@ import kernelformer as kf
 from kernelformer.bench import engine
 from kernelformer.bench.case import Case
 from kernelformer.bench.clock import median_seconds
-from kernelformer.bench.crossover import crossover_length
+from kernelformer.bench.crossover import measured_crossover
 from kernelformer.bench.engine import Setting, measure
 from kernelformer.bench.engine_table import markdown, reasons, tables
 from kernelformer.bench.floors import FORMS, Rates, floor_mib, floor_seconds, measure_rates
@@ -79,9 +79,9 @@ def test_calls_take_turns_at_least_three_times():
 
 
 def test_crossover_is_where_the_lead_starts_for_good():
-    assert crossover_length([(100, 1.0, 2.0), (400, 2.0, 1.0)]) == pytest.approx(200.0)
-    assert crossover_length([(400, 2.0, 1.0), (100, 2.0, 1.0)]) == 100.0
-    assert crossover_length([(100, 2.0, 1.0), (400, 1.0, 2.0)]) is None
+    assert measured_crossover([(100, 1.0, 2.0), (400, 2.0, 1.0)]) == pytest.approx(200.0)
+    assert measured_crossover([(400, 2.0, 1.0), (100, 2.0, 1.0)]) == 100.0
+    assert measured_crossover([(100, 2.0, 1.0), (400, 1.0, 2.0)]) is None
 
 
 def test_every_form_is_measured():

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from kernelformer.bench.crossover import crossover_length
+from kernelformer.bench.crossover import measured_crossover
 from kernelformer.bench.spec import AttentionSpec, draw_qkv, draw_tokens
 from kernelformer.errors import KernelformerError
 
@@ -107,8 +107,8 @@ def lengths_up_to(most: int) -> tuple[int, ...]:
 
 
 def crossover(timings: Sequence[Timing]) -> float | None:
-    """The length from which the kernel is faster than softmax, see ``crossover_length``."""
-    return crossover_length([(row["length"], row["softmax_ms"], row["kernel_ms"]) for row in timings])
+    """The length from which the kernel is faster than softmax, see ``measured_crossover``."""
+    return measured_crossover([(row["length"], row["softmax_ms"], row["kernel_ms"]) for row in timings])
 
 
 def _time_pairs(

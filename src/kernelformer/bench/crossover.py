@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["crossover_length"]
+__all__ = ["measured_crossover"]
 
 
-def crossover_length(points: Sequence[tuple[int, float, float]]) -> float | None:
+def measured_crossover(points: Sequence[tuple[int, float, float]]) -> float | None:
     """The length from which ours is faster, at that and at every longer length measured.
 
     Between two measured lengths it is interpolated, straight in log N and log of the ratio of times. If ours

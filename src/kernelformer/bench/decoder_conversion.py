@@ -36,10 +36,10 @@ __all__ = [
     "ConversionScale",
     "conversion_cells",
     "conversion_markdown",
-    "conversion_plots",
     "measure_conversions",
     "summarise_conversions",
     "trunk",
+    "window_plots",
 ]
 
 KERNELS: Final = ("constant", "random", "favor", "lfk", "hedgehog", "darkformer", "flexformer_n")
@@ -167,7 +167,7 @@ def conversion_markdown(study: dict[str, Any]) -> str:
     return markdown_table(header, lines)
 
 
-def conversion_plots(study: dict[str, Any]) -> dict[str, str]:
+def window_plots(study: dict[str, Any]) -> dict[str, str]:
     """Perplexity over the teacher's against the window, bands of one standard deviation.
 
     Without a window it is so much larger that it would hide the rest.

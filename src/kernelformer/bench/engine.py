@@ -14,7 +14,7 @@ import torch
 
 from kernelformer.bench.case import DTYPES, Case
 from kernelformer.bench.clock import Call, check_device, median_seconds
-from kernelformer.bench.crossover import crossover_length
+from kernelformer.bench.crossover import measured_crossover
 from kernelformer.bench.floors import FORMS, Rates, floor_mib, floor_seconds, measure_rates
 from kernelformer.bench.memory import Memory, case_memory
 from kernelformer.bench.rivals import RIVALS
@@ -201,7 +201,7 @@ def _crossovers(setting: Setting, rows: list[Row]) -> list[dict[str, Any]]:
                 points = [(row["length"], row["rivals"][rival], row["seconds"]) for row in own]
                 known = [(n, theirs, ours) for n, theirs, ours in points if not isinstance(theirs, str)]
                 if known:
-                    found.append({"form": form, "kernel": kernel, "rival": rival, "length": crossover_length(known)})
+                    found.append({"form": form, "kernel": kernel, "rival": rival, "length": measured_crossover(known)})
     return found
 
 

@@ -15,7 +15,7 @@ from kernelformer.feature_maps import build_feature_map, find_feature_map
 from kernelformer.hf.cache import keep_state
 from kernelformer.hf.interface import NAME, register
 from kernelformer.hf.record import FORMAT
-from kernelformer.hf.shared import check_shareable, share_queries_and_keys
+from kernelformer.hf.shared_qk import check_shareable, share_queries_and_keys
 from kernelformer.hf.sites import AttentionSite, find_sites
 
 __all__ = ["attach", "convert"]

@@ -23,7 +23,7 @@ def _generation(run: Run) -> None:
 
 
 def _conversion(run: Run) -> None:
-    from kernelformer.bench.decoder_conversion import SCALES, conversion_markdown, conversion_plots, measure_conversions
+    from kernelformer.bench.decoder_conversion import SCALES, conversion_markdown, measure_conversions, window_plots
     from kernelformer.tasks.modelling import messages_by_year
 
     scale, texts = SCALES[run.scale], messages_by_year()
@@ -31,7 +31,7 @@ def _conversion(run: Run) -> None:
     study = run.study(
         asdict(scale), lambda rows: measure_conversions(model, tokenizer, texts, scale, run.seeds, rows, run.say)
     )
-    run.write_plots(conversion_plots(study))
+    run.write_plots(window_plots(study))
     print(f"\nperplexity of the teacher {study['teacher']['perplexity']:.2f}\n\n{conversion_markdown(study)}")
 
 
