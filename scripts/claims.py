@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kernelformer.bench.coulomb_report import verdicts
+from kernelformer.bench.coulomb_synthetic_tables import verdicts
 from kernelformer.bench.darkformer_finetuning import closed_gap, spikes_of
 from kernelformer.bench.decoder_conversion import summarise_conversions
 from kernelformer.bench.lra import REPEATED

@@ -22,8 +22,13 @@ import kernelformer as kf
 from claims import summary_markdown
 from kernelformer.bench import engine_table
 from kernelformer.bench.anisotropy import anisotropy_markdown
-from kernelformer.bench.coulomb_report import budget_markdown, claims_markdown, noise_markdown, weights_markdown
-from kernelformer.bench.coulomb_tables import metrics_markdown, pairs_markdown
+from kernelformer.bench.coulomb_synthetic_tables import (
+    budget_markdown,
+    claims_markdown,
+    noise_markdown,
+    weights_markdown,
+)
+from kernelformer.bench.coulomb_text_tables import metrics_markdown, pairs_markdown
 from kernelformer.bench.coulomb_time import times_markdown
 from kernelformer.bench.darkformer_finetuning import finetuning_markdown
 from kernelformer.bench.decoder_conversion import conversion_markdown

@@ -11,10 +11,15 @@ pytest.importorskip("sklearn")
 from sklearn.dummy import DummyClassifier
 
 from kernelformer.bench import coulomb_synthetic
-from kernelformer.bench.coulomb_report import claims_markdown, noise_markdown, synthetic_markdown, synthetic_plots
 from kernelformer.bench.coulomb_synthetic import BEST, SCALES, Scale, measure_synthetic, slope
+from kernelformer.bench.coulomb_synthetic_methods import PAPER_WEIGHTS, budget_methods, noise_methods
+from kernelformer.bench.coulomb_synthetic_tables import (
+    claims_markdown,
+    noise_markdown,
+    synthetic_markdown,
+    synthetic_plots,
+)
 from kernelformer.bench.rows import Rows
-from kernelformer.bench.synthetic_methods import PAPER_WEIGHTS, budget_methods, noise_methods
 from kernelformer.learn.classifier import KernelClassifier
 from kernelformer.tasks.synthetic import NOISE_LEVELS, draw_synthetic
 

@@ -14,8 +14,8 @@ transformers = pytest.importorskip("transformers")
 
 import kernelformer as kf  # noqa: E402
 from kernelformer.bench import coulomb_text  # noqa: E402
-from kernelformer.bench.coulomb_tables import metrics_markdown, pairs_markdown, summarise  # noqa: E402
 from kernelformer.bench.coulomb_text import PAPER, ROWS, SCALES, build_classifier, run_study, scale_settings  # noqa: E402
+from kernelformer.bench.coulomb_text_tables import metrics_markdown, pairs_markdown, summarise  # noqa: E402
 from kernelformer.bench.rows import Rows  # noqa: E402
 from kernelformer.learn import (  # noqa: E402
     AlignSchedule,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kernelformer as kf
-from kernelformer.bench import coulomb_report, coulomb_synthetic
+from kernelformer.bench import coulomb_synthetic, coulomb_synthetic_tables
 from kernelformer.cli.claims import CLAIMS, Claim
 from kernelformer.cli.reproduce import reproduce
 from kernelformer.cli.verb import Terminal
@@ -73,8 +73,8 @@ def test_the_synthetic_study_is_written_and_its_rows_forgotten(kernelformer, tmp
         return {"scale": name}
 
     monkeypatch.setattr(coulomb_synthetic, "measure_synthetic", measure)
-    monkeypatch.setattr(coulomb_report, "synthetic_markdown", lambda study: f"tables of {study['scale']}")
-    monkeypatch.setattr(coulomb_report, "synthetic_plots", lambda study: {"f1": "<svg/>"})
+    monkeypatch.setattr(coulomb_synthetic_tables, "synthetic_markdown", lambda study: f"tables of {study['scale']}")
+    monkeypatch.setattr(coulomb_synthetic_tables, "synthetic_plots", lambda study: {"f1": "<svg/>"})
     options = ("-o", tmp_path, "--seeds", 3, "--scale", "paper")
     assert kernelformer("reproduce", "coulomb-synthetic", *options) == 0
     assert capsys.readouterr().out == "tables of paper\n"

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score
 
-from kernelformer.bench.rows import Rows
-from kernelformer.bench.synthetic_methods import (
+from kernelformer.bench.coulomb_synthetic_methods import (
     PAPER_WEIGHTS,
     Build,
     budget_methods,
@@ -26,6 +25,7 @@ from kernelformer.bench.synthetic_methods import (
     particles,
     particles_as_printed,
 )
+from kernelformer.bench.rows import Rows
 from kernelformer.learn.classifier import KernelClassifier
 from kernelformer.tasks.synthetic import NOISE_LEVELS, Synthetic, draw_synthetic
 

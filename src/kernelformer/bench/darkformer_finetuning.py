@@ -111,7 +111,7 @@ def measure_finetuning(
     scale: FinetuningScale,
     seeds: int,
     rows: Rows,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Fine-tune copies of ``model``, once a run; finished rows are kept."""
     train, test = (token_blocks(tokenizer, part, scale.length) for part in (texts.train, texts.test))

@@ -45,7 +45,6 @@ __all__ = [
 KERNELS: Final = ("constant", "random", "favor", "lfk", "hedgehog", "darkformer", "flexformer_n")
 """The first two are floors: nothing of them is learned or estimated."""
 
-
 _DISTANCES: Final = (64, 256)
 """Tokens between a passage and its repetition, within and beyond the widest window."""
 
@@ -128,7 +127,7 @@ def measure_conversions(
     scale: ConversionScale,
     seeds: int,
     rows: Rows,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Convert, distil, train and judge the teacher's copies, once a cell; finished rows are kept.
 

@@ -12,8 +12,8 @@ __all__ = ["CLAIMS"]
 def _coulomb_synthetic(run: Run) -> None:
     from dataclasses import asdict
 
-    from kernelformer.bench.coulomb_report import synthetic_markdown, synthetic_plots
     from kernelformer.bench.coulomb_synthetic import SCALES, measure_synthetic
+    from kernelformer.bench.coulomb_synthetic_tables import synthetic_markdown, synthetic_plots
 
     size = SCALES[run.scale]
     settings = {"seeds": run.seeds, **asdict(size)}
@@ -23,8 +23,8 @@ def _coulomb_synthetic(run: Run) -> None:
 
 
 def _coulomb_text(texts: str, run: Run) -> None:
-    from kernelformer.bench.coulomb_tables import metrics_markdown, pairs_markdown, summarise
     from kernelformer.bench.coulomb_text import SCALES, run_study, scale_settings
+    from kernelformer.bench.coulomb_text_tables import metrics_markdown, pairs_markdown, summarise
 
     scale = SCALES[texts][run.scale]
     summary = run.study(

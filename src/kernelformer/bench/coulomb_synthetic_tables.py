@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelformer.bench.coulomb_synthetic import SPREAD_WEIGHTS, Cell, Study, slope
+from kernelformer.bench.coulomb_synthetic_methods import PAPER_WEIGHTS
 from kernelformer.bench.drawing import standalone
 from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import Banded, plot_bands
-from kernelformer.bench.synthetic_methods import PAPER_WEIGHTS
 from kernelformer.tasks.intervals import mean_interval
 
 __all__ = [
