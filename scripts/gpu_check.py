@@ -30,6 +30,7 @@ import kernelformer as kf  # noqa: E402
 from kernelformer.bench.engine import Setting, measure  # noqa: E402
 from kernelformer.bench.engine_table import markdown, reasons, tables  # noqa: E402
 from kernelformer.bench.floors import FORMS, Rates, floor_seconds  # noqa: E402
+from kernelformer.bench.markdown import markdown_table  # noqa: E402
 from kernelformer.engine import attend_reference  # noqa: E402
 from kernelformer.engine.choose import BACKENDS  # noqa: E402
 from kernelformer.features import FeatureMap  # noqa: E402
@@ -130,13 +131,13 @@ def report(result: dict[str, Any]) -> str:
     text += [f"- not run: {reason}" for reason in refused]
     text += [f"- not timed, out of time: {form}" for form in result["not_timed"]]
     for timed in result["timings"]:
-        text += [f"\n## {table.title}\n\n{markdown(table)}" for table in tables(timed)]
+        text += [f"\n## {shown.title}\n\n{markdown(shown)}" for shown in tables(timed)]
         text += [f"- {reason}" for reason in reasons(timed)]
-        text.append("\n## Share of the copy floor\n\n| form | kernel | N | share |\n| --- | --- | ---: | ---: |")
-        text += [
-            f"| {row['form']} | {row['kernel']} | {row['length']:,} | {row['copy_share']:.0%} |"
-            for row in timed["rows"]
+        shares = [
+            [row["form"], row["kernel"], f"{row['length']:,}", f"{row['copy_share']:.0%}"] for row in timed["rows"]
         ]
+        table = markdown_table(["form", "kernel", "N", "share"], shares, left=(0, 1))
+        text.append(f"\n## Share of the copy floor\n\n{table}")
     return "\n".join(text) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""How every plot is drawn: size, style, colours, and the SVG that stands inside a page.
+"""How every plot of a page is drawn: size, style, colours, and the SVG that stands inside a page.
 
 Colours are the page's, by CSS variables (--ink, --faint, --softmax, --kernel, --third), so that one plot suits light
 and dark. The page takes them from Okabe and Ito's palette, told apart with any colour vision; lines differ by

@@ -11,10 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from kernelformer.bench.drawing import PALETTE
+
 __all__ = ["plot_memory", "plot_time"]
 
-# Colours that colour-blind readers tell apart; kernels take the first, rivals the greys.
-_KERNELS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+# Of the palette's colours those before its grey; greys are the rivals'.
+_KERNELS: Final = PALETTE[:6]
 _RIVALS: Final = (("#000000", "s"), ("#777777", "^"), ("#777777", "v"), ("#444444", "D"))
 
 
