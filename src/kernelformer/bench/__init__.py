@@ -1,1 +1,1 @@
-"""What softmax and kernel attention cost, and the report of a conversion."""
+"""Speed and memory of attention, the reports of conversions, and the studies that measure what papers claim."""

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from kernelformer.bench.record import environment
+from kernelformer.bench.environment import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.hf import BertForMeanClassification, convert
 from kernelformer.hf.fresh import fresh_weights

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from kernelformer.bench.environment import environment
 from kernelformer.bench.markdown import markdown_table
-from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.drawing import standalone
+from kernelformer.bench.environment import environment
 from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import Banded, plot_bands
-from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import find_feature_map, width_for
 from kernelformer.hf import convert

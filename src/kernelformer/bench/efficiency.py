@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, Final
 
 from kernelformer.bench.clock import median_seconds
+from kernelformer.bench.environment import environment
 from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.memory import step_memory
-from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.bench.training_step import SOFTMAX, TrainingStep
 from kernelformer.feature_maps import FEATURE_MAPS

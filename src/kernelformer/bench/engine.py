@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import platform
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
@@ -15,6 +12,7 @@ import torch
 from kernelformer.bench.case import DTYPES, Case
 from kernelformer.bench.clock import Call, check_device, median_seconds
 from kernelformer.bench.crossover import measured_crossover
+from kernelformer.bench.environment import processor
 from kernelformer.bench.floors import FORMS, Rates, floor_mib, floor_seconds, measure_rates
 from kernelformer.bench.memory import Memory, case_memory
 from kernelformer.bench.rivals import RIVALS
@@ -120,7 +118,7 @@ def measure(setting: Setting, say: Say | None = None) -> dict[str, Any]:
             rows += own
     return {
         "setting": asdict(setting),
-        "machine": _machine(setting.device),
+        "machine": processor(setting.device),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "rates": rates._asdict(),
@@ -203,16 +201,3 @@ def _crossovers(setting: Setting, rows: list[Row]) -> list[dict[str, Any]]:
                 if known:
                     found.append({"form": form, "kernel": kernel, "rival": rival, "length": measured_crossover(known)})
     return found
-
-
-def _machine(device: str) -> str:
-    """Processor, cores, how busy they were at the end, and the CUDA device."""
-    name = platform.processor() or platform.machine()
-    info = "/proc/cpuinfo"
-    if os.path.exists(info):
-        with open(info, encoding="utf-8") as lines:
-            named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        name = named[0] if named else name
-    load = f", load {os.getloadavg()[0]:.1f}" if sys.platform != "win32" else ""
-    described = f"{name}, {os.cpu_count()} cores{load}"
-    return f"{torch.cuda.get_device_name()}; {described}" if device.startswith("cuda") else described

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from kernelformer.bench.environment import environment
 from kernelformer.bench.markdown import markdown_table
-from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import find_feature_map, width_for
 from kernelformer.hf import convert

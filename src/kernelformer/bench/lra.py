@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 import torch
 from transformers import BertConfig, PreTrainedModel
 
+from kernelformer.bench.environment import environment
 from kernelformer.bench.language_modelling import kernel_rate
 from kernelformer.bench.markdown import markdown_table
-from kernelformer.bench.record import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import FEATURE_MAPS, width_for
 from kernelformer.hf import BertForMeanClassification, BertForMeanPairs, convert

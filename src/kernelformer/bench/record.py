@@ -6,16 +6,8 @@ on the CPU without gradients. Stages are "start" (kernels with their start value
 
 from __future__ import annotations
 
-import platform
-import shutil
-import subprocess
-from importlib import metadata
-from pathlib import Path
 from typing import Any, TypedDict
 
-import torch
-
-from kernelformer import __version__
 from kernelformer.bench.cost import Cost
 from kernelformer.bench.look import Cloud
 from kernelformer.tasks.embedding import Agreement
@@ -29,8 +21,6 @@ __all__ = [
     "LanguageEvaluation",
     "LayerError",
     "Record",
-    "environment",
-    "short_name",
 ]
 
 SCHEMA = 2
@@ -123,37 +113,3 @@ class Record(TypedDict):
     projections: list[Cloud]
     cost: Cost | None
     seconds: dict[str, float]
-
-
-def environment() -> dict[str, Any]:
-    """{"versions": library -> version, "machine": what this runs on, in words}.
-
-    Where kernelformer runs from a checkout, versions hold its "commit", too, with "-dirty" behind it if files differ.
-    """
-    libraries = ("torch", "transformers", "scikit-learn")
-    versions = {"kernelformer": __version__, "python": platform.python_version()}
-    commit = _commit()
-    return {
-        "versions": versions
-        | {name: metadata.version(name) for name in libraries}
-        | ({} if commit is None else {"commit": commit}),
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
-    }
-
-
-def _commit() -> str | None:
-    here = Path(__file__)
-
-    def git(*arguments: str) -> str | None:
-        done = subprocess.run(["git", *arguments], cwd=here.parent, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    # An environment may lie within somebody's repository; only one that holds this file is ours.
-    if shutil.which("git") is None or git("ls-files", "--error-unmatch", here.name) is None:
-        return None
-    return git("describe", "--always", "--dirty", "--exclude=*")
-
-
-def short_name(name: str) -> str:
-    """A hub name as it is; of a path the last two parts, which tell as much without telling the machine."""
-    return "/".join(Path(name).resolve().parts[-2:]) if Path(name).exists() else name

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from kernelformer.bench.record import environment
+from kernelformer.bench.environment import environment
 from kernelformer.bench.rows import Rows
 from kernelformer.feature_maps import find_feature_map
 from kernelformer.hf import BertForMeanClassification, convert, kernels

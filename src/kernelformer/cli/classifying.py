@@ -16,8 +16,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.coulomb_text import build_classifier
+from kernelformer.bench.environment import environment, short_name
 from kernelformer.bench.look import compare_clouds, converted_layers
-from kernelformer.bench.record import environment, short_name
 from kernelformer.cli.options import AlignSettings, TrainSettings
 from kernelformer.cli.work import WorkFolder, check_numbers, held_out_texts, read_texts
 from kernelformer.errors import KernelformerError

@@ -14,8 +14,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from kernelformer.bench.cost import Cost, measure_cost
+from kernelformer.bench.environment import environment, short_name
 from kernelformer.bench.look import compare_clouds, converted_layers, projections
-from kernelformer.bench.record import Evaluation, LanguageEvaluation, LayerError, Record, environment, short_name
+from kernelformer.bench.record import Evaluation, LanguageEvaluation, LayerError, Record
 from kernelformer.bench.report import write_report
 from kernelformer.cli.options import ConvertSettings
 from kernelformer.cli.work import WorkFolder, check_numbers, held_out_texts, read_texts
