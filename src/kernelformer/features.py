@@ -15,7 +15,16 @@ from torch import Tensor, nn
 
 from kernelformer.errors import KernelformerError, ShapeError
 
-__all__ = ["FeatureMap", "Features", "FusedForm", "Moments", "ProjectedFeatureMap", "orthogonal_gaussian", "seeded"]
+__all__ = [
+    "FeatureMap",
+    "Features",
+    "FusedForm",
+    "Moments",
+    "ProjectedFeatureMap",
+    "orthogonal_gaussian",
+    "seeded",
+    "softmax_scale",
+]
 
 
 _LARGEST = 1 << 31
@@ -220,8 +229,7 @@ class FeatureMap(nn.Module, ABC):
             raise ShapeError(f"{name} must be [B, H, N, {self.head_dim}], got {list(x.shape)}")
         if not x.dtype.is_floating_point:
             raise ShapeError(f"{name} must be floating point, got {x.dtype}")
-        if scale is None:
-            scale = self.head_dim**-0.5
+        scale = softmax_scale(self.head_dim, scale)
         if not 0 < scale < math.inf:
             raise ShapeError(f"scale must be positive and finite, got {scale}")
         if x.dtype in (torch.float16, torch.bfloat16):
@@ -253,6 +261,11 @@ class ProjectedFeatureMap(FeatureMap):
     def project(self, x: Tensor) -> Tensor:
         """x·omega: [B, H, N, D] -> [B, H, N, R], in the dtype of x."""
         return x @ self.omega.to(x.dtype)
+
+
+def softmax_scale(head_dim: int, scale: float | None) -> float:
+    """``scale`` where it is given, else the usual head_dim ** -0.5."""
+    return head_dim**-0.5 if scale is None else scale
 
 
 def seeded(generator: torch.Generator | None) -> torch.Generator:

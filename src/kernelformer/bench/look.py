@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from kernelformer.attention import KernelAttention
 from kernelformer.feature_maps import Softmax
-from kernelformer.features import FeatureMap, ProjectedFeatureMap
+from kernelformer.features import FeatureMap, ProjectedFeatureMap, softmax_scale
 from kernelformer.hf import kernels
 
 __all__ = [
@@ -155,7 +155,7 @@ def _shape(
 ) -> Shape | None:
     if isinstance(feature_map, Softmax) or feature_map.is_gated:
         return None
-    root = (q.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
+    root = softmax_scale(q.shape[-1], scale) ** 0.5
     q, k = (x.float().repeat_interleave(q.shape[1] // x.shape[1], dim=1)[0] * root for x in (q, k))
     pairs = torch.cartesian_prod(*(torch.arange(q.shape[1]) for _ in range(2)))
     pairs = pairs[:: max(1, len(pairs) // _PAIRS)]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kernelformer.engine.chunks import Sums, chunks_forward, cut_chunks
 from kernelformer.engine.pairwise import attend_pairwise, decayed, pairwise_size
-from kernelformer.engine.rows import cut, join
+from kernelformer.engine.rows import cut, join, whole_and_rest
 from kernelformer.engine.scales import HEADROOM, LN2, references, split_scales
 from kernelformer.engine.state import Attended, State, empty_state, normalise
 from kernelformer.features import Features
@@ -55,12 +55,10 @@ def attend_causal(
         return attend_pairwise(q, k, v.to(k.values.dtype), state, floor=floor, chunk_size=size)
     if chunk_size is None:
         chunk_size = CHUNK_SIZE
-    whole_chunks = length // chunk_size * chunk_size
     parts = []
-    for rows, size in ((slice(0, whole_chunks), chunk_size), (slice(whole_chunks, length), length - whole_chunks)):
-        if rows.start < rows.stop:
-            part, state = _attend_block(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor, size, products)
-            parts.append(part)
+    for rows, size in whole_and_rest(length, chunk_size):
+        part, state = _attend_block(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor, size, products)
+        parts.append(part)
     return join(parts, q, k, v), state
 
 

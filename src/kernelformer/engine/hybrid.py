@@ -19,7 +19,7 @@ from kernelformer.engine.bidirectional import fold_keys
 from kernelformer.engine.blockwise import Sequence, blocks, cut_all, empty_sums
 from kernelformer.engine.rows import cut
 from kernelformer.engine.state import Attended, State, normalise
-from kernelformer.features import FeatureMap, Features
+from kernelformer.features import FeatureMap, Features, softmax_scale
 
 __all__ = ["HybridState", "attend_hybrid", "empty_hybrid"]
 
@@ -125,7 +125,7 @@ def _prepare(feature_map: FeatureMap, sequence: Sequence, window: int, log_mix: 
     far_k = feature_map.map_k(k[:, :, :leaving], sequence.scale, mask[:, :leaving], positions)
     q = sequence.queries(feature_map)
     dtype = q.values.dtype
-    root = math.sqrt(k.shape[-1] ** -0.5 if sequence.scale is None else sequence.scale)
+    root = math.sqrt(softmax_scale(k.shape[-1], sequence.scale))
     batch, heads = k.shape[:2]
 
     def grouped(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kernelformer.engine.rows import cut, join
+from kernelformer.engine.rows import cut, join, whole_and_rest
 from kernelformer.engine.state import Attended, State, normalise
 from kernelformer.features import Features
 
@@ -22,13 +22,10 @@ def attend_pairwise(
     q: Features, k: Features, v: Tensor, state: State, *, floor: float = 0.0, chunk_size: int
 ) -> tuple[Attended, State]:
     """The sums of ``attend_causal``, in chunks of this size."""
-    length = k.values.shape[2]
-    whole_chunks = length // chunk_size * chunk_size
     parts = []
-    for rows, size in ((slice(0, whole_chunks), chunk_size), (slice(whole_chunks, length), length - whole_chunks)):
-        if rows.start < rows.stop:
-            part, state = _attend_chunks(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor, size)
-            parts.append(part)
+    for rows, size in whole_and_rest(k.values.shape[2], chunk_size):
+        part, state = _attend_chunks(cut(q, rows), cut(k, rows), v[:, :, rows], state, floor, size)
+        parts.append(part)
     return join(parts, q, k, v), state
 
 

@@ -1,4 +1,4 @@
-"""Cutting features along the sequence, and joining what came of the pieces."""
+"""Cutting the sequence and its features, and joining what came of the pieces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from torch import Tensor
 from kernelformer.engine.state import Attended
 from kernelformer.features import Features
 
-__all__ = ["cut", "join"]
+__all__ = ["cut", "join", "whole_and_rest"]
+
+
+def whole_and_rest(length: int, size: int) -> list[tuple[slice, int]]:
+    """All whole chunks of this size together, and the rest as one smaller chunk, each with the size of its chunks."""
+    whole = length // size * size
+    parts = ((slice(0, whole), size), (slice(whole, length), length - whole))
+    return [(rows, size) for rows, size in parts if rows.start < rows.stop]
 
 
 def cut(features: Features, rows: slice) -> Features:

@@ -18,7 +18,7 @@ from kernelformer.engine.blockwise import Sequence, empty_sums
 from kernelformer.engine.fused import padded
 from kernelformer.engine.state import Attended, State, smallest_denominator
 from kernelformer.engine.training import train_bidirectional, train_causal
-from kernelformer.features import FeatureMap, FusedForm
+from kernelformer.features import FeatureMap, FusedForm, softmax_scale
 
 __all__ = ["attend_fused"]
 
@@ -149,7 +149,7 @@ def _run(feature_map: FeatureMap, sequence: Sequence, state: State | None) -> tu
     form = feature_map.fused_form()
     assert form is not None
     layout = _layout(feature_map, form, v)
-    scale = math.sqrt(feature_map.head_dim**-0.5 if sequence.scale is None else sequence.scale)
+    scale = math.sqrt(softmax_scale(feature_map.head_dim, sequence.scale))
     tables = tuple(_tables(feature_map, form, layout, scale, k.dtype))
     options = {
         "GROUPS": layout.groups, "NORMALISED": form.is_normalised, "ELU": form.omega is None,
