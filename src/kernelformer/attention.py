@@ -24,7 +24,7 @@ from kernelformer.traced import is_functional
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-__all__ = ["KernelAttention", "LayerCall"]
+__all__ = ["KernelAttention", "LayerCall", "kernels_of"]
 
 # A backend asked for by any other name has no window, and no bidirectional slices.
 _IN_TORCH = ("auto", "torch")
@@ -340,6 +340,11 @@ class KernelAttention(nn.Module):
             return
         seen = key_mask[:, None, :].expand(floored.shape)
         self._rows += torch.stack([(floored & seen).sum(), seen.sum()])
+
+
+def kernels_of(model: nn.Module) -> dict[str, KernelAttention]:
+    """Path -> kernel attention, for every one in ``model``, in order."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, KernelAttention)}
 
 
 def _check_window(window: int, feature_map: FeatureMap, causal: bool) -> None:

@@ -13,7 +13,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.utils import logging
 
-from kernelformer.attention import KernelAttention
+from kernelformer.attention import KernelAttention, kernels_of
 from kernelformer.errors import KernelformerError, UnsupportedModelError
 from kernelformer.hf.interface import softmax_attention
 
@@ -69,7 +69,7 @@ def find_sites(model: PreTrainedModel, example: dict[str, Tensor] | None = None)
 
 def kernels(model: nn.Module) -> dict[str, KernelAttention]:
     """Path -> kernel attention, for every converted layer of ``model``, in order."""
-    return {name: module for name, module in model.named_modules() if isinstance(module, KernelAttention)}
+    return kernels_of(model)
 
 
 def _describe(name: str, module: nn.Module, query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> AttentionSite:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from kernelformer.attention import KernelAttention
+from kernelformer.attention import kernels_of
 from kernelformer.errors import KernelformerError
 from kernelformer.learn.freezing import checkpoints, only_trainable
 from kernelformer.learn.langevin import Dynamics
-from kernelformer.learn.particles import PAPER_DYNAMICS, AlignedOutputs, AlignSchedule, Batch, align
+from kernelformer.learn.particles import PAPER_DYNAMICS, AlignedOutputs, AlignSchedule, align
+from kernelformer.learn.statistics import Batch
 from kernelformer.learn.trainer import Schedule, Selection, fit
 
 __all__ = ["align_and_train", "train_classifier"]
@@ -45,7 +46,7 @@ def train_classifier(
     if not len(batches):
         raise KernelformerError("train_classifier needs at least one batch")
     schedule = Schedule(steps=1000) if schedule is None else schedule
-    kernels = [module for module in model.modules() if isinstance(module, KernelAttention)]
+    kernels = kernels_of(model).values()
     of_kernels = {id(parameter): parameter for kernel in kernels for parameter in kernel.parameters()}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in of_kernels]
     groups = [{"params": rest, "lr": schedule.learning_rate}]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from kernelformer.attention import KernelAttention, LayerCall
+from kernelformer.attention import KernelAttention, LayerCall, kernels_of
 from kernelformer.errors import KernelformerError
 from kernelformer.learn.freezing import checkpoints, only_trainable
 from kernelformer.learn.objectives import OutputError, layer_values, squared_errors
-from kernelformer.learn.trainer import Batch, Schedule, fit
+from kernelformer.learn.statistics import Batch
+from kernelformer.learn.trainer import Schedule, fit
 
 __all__ = ["distill", "layer_errors"]
 
@@ -22,7 +23,7 @@ _FLOOR_RAISE = 5.0
 
 def distill(
     model: nn.Module,
-    batches: Sequence[Mapping[str, Tensor]],
+    batches: Sequence[Batch],
     schedule: Schedule | None = None,
     *,
     objective: Callable[[LayerCall], Tensor] | None = None,
@@ -47,7 +48,7 @@ def distill(
     Raises:
         KernelformerError: no converted layer, nothing to learn in the kernels, or no batch.
     """
-    kernels = [module for module in model.modules() if isinstance(module, KernelAttention)]
+    kernels = list(kernels_of(model).values())
     parameters = [parameter for kernel in kernels for parameter in kernel.parameters()]
     if not kernels or not len(batches):
         raise KernelformerError("distill needs a converted model and at least one batch")
@@ -79,7 +80,7 @@ def _raised_floors(kernels: Sequence[KernelAttention]) -> Iterator[None]:
 
 
 @torch.no_grad()
-def layer_errors(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> list[float]:
+def layer_errors(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
     """‖kernel output - softmax output‖² / ‖softmax output‖² per converted layer, over the real tokens of all batches.
 
     Every layer is given what the softmax attention of the same weights would hand on.

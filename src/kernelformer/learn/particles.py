@@ -7,7 +7,7 @@ the rest and leaves the kernels alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kernelformer.attention import KernelAttention
+from kernelformer.attention import kernels_of
 from kernelformer.errors import DataError, KernelformerError
 from kernelformer.features import ProjectedFeatureMap
 from kernelformer.learn.energy import Riesz, pair_alignment, target_alignment
 from kernelformer.learn.freezing import only_trainable
 from kernelformer.learn.langevin import Ball, Dynamics, Langevin, measure_distance
+from kernelformer.learn.statistics import Batch
 
 __all__ = ["PAPER_DYNAMICS", "AlignSchedule", "AlignedOutputs", "align", "alignment_energies", "particles_of"]
 
-Batch = Mapping[str, Tensor]
+ALSO = ("nothing", "norms and values")
 
 PAPER_DYNAMICS = Dynamics(
     step_size=2e-3,
@@ -269,21 +270,16 @@ class _Alignment:
         self.sums = list(state["sums"])
 
 
-ALSO = ("nothing", "norms and values")
-
-
 def _maps(model: nn.Module) -> dict[str, ProjectedFeatureMap]:
     """Path -> projected map, of every kernel of the model."""
     maps: dict[str, ProjectedFeatureMap] = {}
-    for name, module in model.named_modules():
-        if not isinstance(module, KernelAttention):
-            continue
-        if not isinstance(module.feature_map, ProjectedFeatureMap):
+    for name, kernel in kernels_of(model).items():
+        if not isinstance(kernel.feature_map, ProjectedFeatureMap):
             raise KernelformerError(
-                f"particles are the columns of omega, and {type(module.feature_map).__name__} has none: convert to a "
+                f"particles are the columns of omega, and {type(kernel.feature_map).__name__} has none: convert to a "
                 "kernel with projections, for example softmaxfeat, favor or cos2"
             )
-        maps[f"{name}.feature_map"] = module.feature_map
+        maps[f"{name}.feature_map"] = kernel.feature_map
     shapes = {tuple(feature_map.omega.shape) for feature_map in maps.values()}
     if len(shapes) != 1:
         raise KernelformerError(

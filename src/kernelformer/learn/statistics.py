@@ -13,14 +13,17 @@ from kernelformer.errors import DataError
 from kernelformer.features import Moments
 from kernelformer.learn.objectives import FarMass, MomentSums, layer_values
 
-__all__ = ["START_BATCHES", "gather_moments", "start_from_data"]
+__all__ = ["START_BATCHES", "Batch", "gather_moments", "start_from_data"]
+
+Batch = Mapping[str, Tensor]
+"""Inputs of a model by their names."""
 
 START_BATCHES: Final = 8
 """Batches from which kernels take their start: about 10,000 tokens, ten times what a covariance of 64 needs."""
 
 
 @torch.no_grad()
-def gather_moments(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> dict[KernelAttention, Moments]:
+def gather_moments(model: nn.Module, batches: Iterable[Batch]) -> dict[KernelAttention, Moments]:
     """Moments of the scaled queries and keys of every converted layer, under softmax attention.
 
     Args:
@@ -40,7 +43,7 @@ def gather_moments(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) ->
 
 
 @torch.no_grad()
-def start_from_data(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> None:
+def start_from_data(model: nn.Module, batches: Iterable[Batch]) -> None:
     """Give every kernel of ``model`` the start values that its map takes from the data.
 
     Attention with a window also takes its ``log_mix``: the factor that gives far keys the weight that softmax does.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import get_last_checkpoint
 
 from kernelformer.errors import KernelformerError
+from kernelformer.learn.statistics import Batch
 
 __all__ = ["KERNEL_SHARE", "PRECISIONS", "Batch", "Schedule", "Selection", "fit", "tensorboard", "wants_bfloat16"]
 
-Batch = Mapping[str, Tensor]
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 KERNEL_SHARE: Final = 0.1
