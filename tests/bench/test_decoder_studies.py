@@ -30,8 +30,8 @@ from kernelformer.bench.decoder_conversion import (  # noqa: E402
     window_plots,
 )
 from kernelformer.bench.rows import Rows  # noqa: E402
+from kernelformer.tasks.documents import LanguageTexts  # noqa: E402
 from kernelformer.tasks.language import token_blocks  # noqa: E402
-from kernelformer.tasks.modelling import LanguageTexts  # noqa: E402
 
 WORDS = ["<pad>", "<s>", "the", "state", "of", "union", "is", "strong", "and", "free", "people", "law"]
 

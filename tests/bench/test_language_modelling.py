@@ -10,7 +10,7 @@ import torch
 from kernelformer.bench import language_modelling
 from kernelformer.bench.language_modelling import ROWS, SCALES, Row, build_model, language_markdown, run_study
 from kernelformer.bench.rows import Rows
-from kernelformer.tasks.modelling import LanguageTexts
+from kernelformer.tasks.documents import LanguageTexts
 
 TINY = replace(
     SCALES["small"], vocabulary=260, length=16, width=16, feed_forward=16, num_layers=1, num_features=16, steps=4

@@ -27,8 +27,8 @@ from kernelformer.learn import Schedule, finetune, start_from_data
 from kernelformer.learn.statistics import START_BATCHES
 from kernelformer.learn.trainer import KERNEL_SHARE, Batch, wants_bfloat16
 from kernelformer.tasks.batches import StepBatches, TokenisedTexts
+from kernelformer.tasks.documents import LanguageTexts
 from kernelformer.tasks.language import likelihood, token_blocks
-from kernelformer.tasks.modelling import LanguageTexts
 
 __all__ = [
     "SCALES",

@@ -22,8 +22,9 @@ from kernelformer.hf.fresh import fresh_weights
 from kernelformer.learn.classify import train_classifier
 from kernelformer.learn.trainer import Schedule
 from kernelformer.tasks.batches import TokenisedTexts
+from kernelformer.tasks.documents import messages_by_year, read_language
 from kernelformer.tasks.language import likelihood, token_blocks
-from kernelformer.tasks.modelling import LanguageBatches, messages_by_year, read_language, train_vocabulary
+from kernelformer.tasks.modelling import LanguageBatches, train_vocabulary
 
 __all__ = ["ROWS", "SCALES", "Row", "Scale", "build_model", "kernel_rate", "language_markdown", "run_study"]
 

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from kernelformer.errors import DataError
+from kernelformer.tasks.documents import annual_messages
 from kernelformer.tasks.labelled import class_names, class_numbers
-from kernelformer.tasks.modelling import annual_messages
 from kernelformer.tasks.sequences import Sequences, SequenceTask
 from kernelformer.tasks.text import Corpus
 

@@ -20,7 +20,7 @@ def _anisotropy(run: Run) -> None:
 
 def _finetuning(run: Run) -> None:
     from kernelformer.bench.darkformer_finetuning import SCALES, finetuning_markdown, measure_finetuning
-    from kernelformer.tasks.modelling import messages_by_year
+    from kernelformer.tasks.documents import messages_by_year
 
     scale, texts = SCALES[run.scale], messages_by_year()
     model, tokenizer = run.small_decoder()

@@ -24,7 +24,7 @@ def _generation(run: Run) -> None:
 
 def _conversion(run: Run) -> None:
     from kernelformer.bench.decoder_conversion import SCALES, conversion_markdown, measure_conversions, window_plots
-    from kernelformer.tasks.modelling import messages_by_year
+    from kernelformer.tasks.documents import messages_by_year
 
     scale, texts = SCALES[run.scale], messages_by_year()
     model, tokenizer = run.small_decoder()
