@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from kernelformer.errors import DataError, KernelformerError
-from kernelformer.tasks.batches import LengthBatches, batches, tokenise
+from kernelformer.tasks.batches import LengthBatches, batches, evaluating, tokenise
 
 GENERATOR = torch.Generator().manual_seed(0)
 LENGTHS = torch.randint(1, 60, (501,), generator=GENERATOR).tolist()
@@ -87,3 +87,16 @@ def test_bad_requests_are_refused(tokenizer: PreTrainedTokenizerBase) -> None:
         tokenise(tokenizer, ["a"], 2)
     with pytest.raises(KernelformerError, match="batch_size must be at least 1, got 0"):
         LengthBatches(LENGTHS, 0, seed=0)
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_the_mode_of_a_model_is_restored_after_an_error_too(mode: bool) -> None:
+    model = torch.nn.Linear(1, 1).train(mode)
+
+    def fail() -> None:
+        with evaluating(model):
+            raise ZeroDivisionError(f"training: {model.training}")
+
+    with pytest.raises(ZeroDivisionError, match="training: False"):
+        fail()
+    assert model.training is mode
