@@ -20,7 +20,7 @@ import torch
 
 import kernelformer as kf
 from claims import summary_markdown
-from kernelformer.bench import engine_table
+from kernelformer.bench import engine_table, transfer_tables
 from kernelformer.bench.anisotropy import anisotropy_markdown
 from kernelformer.bench.coulomb_synthetic_tables import (
     budget_markdown,
@@ -155,6 +155,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "kernels": kernels_table,
     "language-modelling": study_table("language-modelling-small", language_markdown),
     "lra": study_table("lra-small", lra_markdown),
+    "transfer-claims": study_table("transfer-small", transfer_tables.claims_markdown),
+    "transfer-scores": study_table("transfer-small", transfer_tables.scores_markdown),
     "summary": summary_markdown,
     "starters": lambda: kernels_table(STARTERS),
 }

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModel
 
 import kernelformer as kf
-from kernelformer.cli import pipeline
+from kernelformer.cli import converting
 
 FAST = ("--distill-steps", 4, "--finetune-steps", 4, "--batch-size", 8, "--num-features", 16, "--no-measure")
 
@@ -60,7 +60,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(convert, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, broken, stop)
+        patch.setattr(converting, broken, stop)
         assert convert(tmp_path / "out") == 1
     assert "the same command goes on" in capsys.readouterr().err
     assert not (tmp_path / "out" / "report.json").exists()

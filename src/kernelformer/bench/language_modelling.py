@@ -84,7 +84,7 @@ class Scale:
     test_blocks: int | None = None
 
 
-_WIKITEXT: Final = "Salesforce/wikitext:wikitext-103-raw-v1"
+_WIKITEXT: Final = "Salesforce/wikitext/wikitext-103-raw-v1"
 
 SCALES: Final = {
     "small": Scale(None, 1024, 128, 128, 256, 2, 2, 128, 0.0, 500, 16, 3e-3, 0.1, 1.0, 1000),

@@ -16,8 +16,8 @@ from kernelformer.bench.clock import TimeLeft
 from kernelformer.bench.drawing import standalone
 from kernelformer.bench.markdown import markdown_table
 from kernelformer.bench.plots import plot_ranking
+from kernelformer.cli.converting import Source, describe, prepare, read, run
 from kernelformer.cli.options import ConvertSettings, events
-from kernelformer.cli.pipeline import Source, describe, prepare, read, run
 from kernelformer.errors import KernelformerError
 from kernelformer.feature_maps import find_feature_map, width_for
 from kernelformer.learn import tensorboard

@@ -19,7 +19,7 @@ def convert(
     command goes on where it stopped.
     """
     from kernelformer.bench.report import summary_table
-    from kernelformer.cli.pipeline import describe, prepare, run
+    from kernelformer.cli.converting import describe, prepare, run
 
     with resumable(events(settings)):
         prepared = prepare(settings)

@@ -19,6 +19,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from kernelformer.errors import KernelformerError, UnsupportedModelError
 from kernelformer.hf.file_checks import check_finite, check_size, told_in_one_line
+from kernelformer.hf.fresh import fresh_weights
 from kernelformer.hf.load import load, read_config
 from kernelformer.hf.mean_classifier import BertForMeanClassification
 
@@ -113,9 +114,7 @@ def read_classifier(
         kind = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING.get(type(config), None)
     if kind is None:
         raise KernelformerError(f"transformers has no text classifier of the kind {config.model_type!r} ({name})")
-    # transformers draws a fresh head from the global generator.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with fresh_weights(seed):
         if getattr(config, "kernelized", None):
             model = load(name, kind, own_kernel=own_kernel, num_labels=len(classes), dtype=torch.float32)
         else:

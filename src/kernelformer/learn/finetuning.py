@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kernelformer.attention import KernelAttention
+from kernelformer.attention import kernels_of
 from kernelformer.errors import KernelformerError
 from kernelformer.learn.freezing import checkpoints, only_trainable
 from kernelformer.learn.trainer import Batch, Schedule, fit
@@ -105,8 +105,7 @@ def logit_loss(teacher: nn.Module, student: nn.Module, batch: Batch) -> Tensor:
 
 
 def _groups(student: nn.Module, mode: str, schedule: Schedule) -> list[dict[str, Any]]:
-    kernels = [module for module in student.modules() if isinstance(module, KernelAttention)]
-    of_kernels = {id(parameter): parameter for kernel in kernels for parameter in kernel.parameters()}
+    of_kernels = {id(p): p for kernel in kernels_of(student).values() for p in kernel.parameters()}
     embeddings = {
         id(p) for module in student.modules() if isinstance(module, nn.Embedding) for p in module.parameters()
     }

@@ -7,6 +7,7 @@ hands on the softmax output, and what the objective returns takes the place of i
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 
 import torch
@@ -15,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from kernelformer.attention import KernelAttention, LayerCall
 from kernelformer.errors import KernelformerError
-from kernelformer.features import Moments
+from kernelformer.features import Moments, softmax_scale
 
 __all__ = ["FarMass", "MomentSums", "OutputError", "WeightCrossEntropy", "layer_values", "squared_errors"]
 
@@ -98,7 +99,7 @@ class WeightCrossEntropy:
         scale: float | None,
         real: Tensor | None,
     ) -> Tensor:
-        scores = (q @ k.transpose(-1, -2)).float() * (q.shape[-1] ** -0.5 if scale is None else scale)
+        scores = (q @ k.transpose(-1, -2)).float() * softmax_scale(q.shape[-1], scale)
         if key_mask is not None:
             scores = scores.masked_fill(~key_mask[:, None, None, :], -torch.inf)
         # Values that are the rows of the identity make the output the weights themselves.
@@ -138,7 +139,7 @@ class MomentSums:
 
     def __call__(self, call: LayerCall) -> Tensor:
         kernel = call.kernel
-        root = (call.q.shape[-1] ** -0.5 if call.scale is None else call.scale) ** 0.5
+        root = math.sqrt(softmax_scale(call.q.shape[-1], call.scale))
         parts = []
         for x in (call.q, call.k):
             tokens = _tokens(x * root, call.key_mask, kernel.feature_map.num_heads)
@@ -171,7 +172,7 @@ def _shortfall(call: LayerCall) -> tuple[Tensor, Tensor]:
         logs = logs + phi_q.log_scale[..., None]
     if phi_k.log_scale is not None:
         logs = logs + phi_k.log_scale.repeat_interleave(groups, dim=1)[:, :, None]
-    root = (q.shape[-1] ** -0.5 if call.scale is None else call.scale) ** 0.5
+    root = math.sqrt(softmax_scale(q.shape[-1], call.scale))
     keys = (k * root - kernel.feature_map.key_shift.float()[:, None]).repeat_interleave(groups, dim=1)
     scores = (q * root) @ keys.mT
     far = places[:, None] - places >= kernel.window

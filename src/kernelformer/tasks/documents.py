@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from kernelformer.errors import DataError
 from kernelformer.tasks.packaged import inside
+from kernelformer.tasks.reading import import_datasets, parse_dataset
 
 __all__ = ["LanguageTexts", "annual_messages", "messages_by_year", "read_language"]
 
@@ -46,7 +47,7 @@ def read_language(source: str) -> LanguageTexts:
 
     Args:
         source: a folder (files whose names contain "train", "valid" and "test", UTF-8, each one document), or
-            "owner/name" or "owner/name:config", which ``datasets`` loads, with its column "text".
+            "owner/name" or "owner/name/config", which ``datasets`` loads, with its column "text".
 
     Raises:
         DataError: a split is missing, or is there twice; or the data set cannot be loaded.
@@ -63,11 +64,10 @@ def read_language(source: str) -> LanguageTexts:
 
 
 def _load(source: str) -> LanguageTexts:
-    name, _, config = source.partition(":")
+    name, config, _ = parse_dataset(source)
+    datasets = import_datasets(source)
     try:
-        import datasets
-
-        loaded = datasets.load_dataset(name, config or None)
+        loaded = datasets.load_dataset(name, config)
         return LanguageTexts(*(["".join(loaded[split]["text"])] for split in ("train", "validation", "test")))
     except Exception as error:  # the library raises some dozen unrelated classes here
         raise DataError(

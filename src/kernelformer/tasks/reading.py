@@ -14,11 +14,11 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kernelformer.errors import DataError
 
-__all__ = ["Rows", "parse_dataset", "read_rows"]
+__all__ = ["Rows", "import_datasets", "parse_dataset", "read_rows"]
 
 Rows = Iterator[tuple[str, dict[str, object]]]
 """Pairs of a place ("reviews.csv, line 3") and the row's columns."""
@@ -120,6 +120,21 @@ def _read_table(source: str, text: str, delimiter: str) -> Rows:
         csv.field_size_limit(limit)
 
 
+def import_datasets(source: str) -> Any:
+    """The library that reads data sets by their names.
+
+    Raises:
+        DataError: it is not installed.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise DataError(
+            f"{source}: there is no such file; if it names a data set, install its reader: pip install datasets"
+        ) from None
+    return datasets
+
+
 def parse_dataset(source: str) -> tuple[str, str | None, str]:
     """ "owner/name/config:split" -> name, configuration, split; without the latter (name, None, "train")."""
     name, _, split = source.partition(":")
@@ -128,12 +143,7 @@ def parse_dataset(source: str) -> tuple[str, str | None, str]:
 
 
 def _read_dataset(source: str) -> Rows:
-    try:
-        import datasets
-    except ImportError:
-        raise DataError(
-            f"{source}: there is no such file; if it names a data set, install its reader: pip install datasets"
-        ) from None
+    datasets = import_datasets(source)
     name, config, split = parse_dataset(source)
     try:
         rows = datasets.load_dataset(name, config, split=split)
