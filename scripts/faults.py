@@ -27,13 +27,10 @@ import torch
 import transformers
 
 import kernelformer as kf
-from kernelformer.bench import coulomb_synthetic
 from kernelformer.cli import main
 
 WORDS = ("a", "film", "bad", "good", "dull", "fine", "plot", "the", "actor", "scene", "long", "short")
 VERBS = ("convert", "align", "train", "reproduce")
-# A study of a second or two in the place of minutes.
-coulomb_synthetic.SCALES["small"] = coulomb_synthetic.Scale((0.1,), (0.5,), 2, (), (64,), 2, (4,), 20, 50)
 
 
 def prepare(folder: Path) -> tuple[Path, Path]:
@@ -65,7 +62,7 @@ def words(verb: str, encoder: Path, reviews: Path, out: Path) -> list[str]:
         "convert": ("convert", encoder, *fast, "--distill-steps", 250, "--finetune-steps", 250, "--no-measure"),
         "align": ("align", encoder, *fast, "--steps", 300, "--num-features", 8),
         "train": ("train", encoder, *fast, "--epochs", 20, "--kernel", "favor", "--num-features", 16),
-        "reproduce": ("reproduce", "coulomb-synthetic", "--seeds", 2, "-o", out),
+        "reproduce": ("reproduce", "anisotropy", "--seeds", 2, "-o", out),
     }
     return ["kernelformer", *map(str, given[verb])]
 
@@ -121,7 +118,7 @@ def is_whole(verb: str, out: Path) -> bool:
 def digest(verb: str, out: Path) -> str:
     """Of the weights, or of a study's results."""
     if verb == "reproduce":
-        return hashlib.sha256((out / "coulomb-synthetic-small.json").read_bytes()).hexdigest()
+        return hashlib.sha256((out / "anisotropy.json").read_bytes()).hexdigest()
     return hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
 
 
