@@ -10,6 +10,7 @@ if all is right, 1 if something is wrong, 2 without a device.
 from __future__ import annotations
 
 import argparse
+import copy
 import importlib.util
 import itertools
 import json
@@ -99,6 +100,33 @@ def error(feature_map: FeatureMap, causal: bool, dtype: torch.dtype, backend: st
     return {"error": off, "gradient_error": gradient_off, "right": right}
 
 
+def conversion() -> dict[str, Any]:
+    """A small encoder converted and trained, on the device that the Trainer finds: whether errors fall, or what failed."""
+    try:
+        import transformers
+
+        from kernelformer.learn import Schedule, distill, finetune, layer_errors, start_from_data
+    except ImportError as error:
+        return {"refused": str(error), "right": None}
+    torch.manual_seed(0)
+    sizes = transformers.BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37,
+        initializer_range=0.3,
+    )  # fmt: skip
+    teacher = transformers.BertModel(sizes).eval()
+    student = kf.convert(copy.deepcopy(teacher), "hedgehog", 16)
+    batches = [{"input_ids": torch.randint(50, (4, 12)), "attention_mask": torch.ones(4, 12).long()} for _ in range(4)]
+    try:
+        start_from_data(student, batches)
+        before = sum(layer_errors(student, batches))
+        distill(student, batches, Schedule(steps=20, kernel_learning_rate=0.05))
+        after = sum(layer_errors(student, batches))
+        finetune(student, teacher, batches, Schedule(steps=4))
+    except RuntimeError as error:
+        return {"refused": str(error), "right": False}
+    return {"before": before, "after": after, "right": after < before}
+
+
 def relative(found: Tensor, exact: Tensor, mask: Tensor) -> float:
     """The largest error on rows that are no padding, over the largest value."""
     off = (found.double() - exact) * mask[:, None, :, None]
@@ -129,6 +157,7 @@ def report(result: dict[str, Any]) -> str:
     text = [f"# GPU check\n\n{result['device']}, torch {torch.__version__}, {result['seconds']:.0f} s.\n"]
     text += [f"{len(right)} combinations are right, {len(wrong)} wrong.\n", *(f"- wrong: {row}" for row in wrong)]
     text += [f"- not run: {reason}" for reason in refused]
+    text.append(f"- a small encoder, converted and trained: {result['conversion']}")
     text += [f"- not timed, out of time: {form}" for form in result["not_timed"]]
     for timed in result["timings"]:
         text += [f"\n## {shown.title}\n\n{markdown(shown)}" for shown in tables(timed)]
@@ -154,6 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = time.perf_counter()
     # Half for correctness, which compiles each kernel anew for each kind of map.
     found = list(correctness(plan, start + plan.limit / 2))
+    converted = conversion()
     timed = []
     for form, lengths in (("bidirectional", plan.lengths), ("causal", plan.lengths), ("training", plan.training)):
         if time.perf_counter() < start + plan.limit:
@@ -162,6 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "device": torch.cuda.get_device_name() if plan.device == "cuda" else "CPU, dry run: no figure of a device",
         "seconds": time.perf_counter() - start,
         "correctness": found,
+        "conversion": converted,
         "timings": timed,
         "not_timed": [
             form for form in FORMS[:-1] if form not in {form for t in timed for form in t["setting"]["forms"]}
@@ -171,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (given.output / "gpu.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     (given.output / "gpu.md").write_text(report(result), encoding="utf-8")
     print(report(result))
-    return 1 if any(row["right"] is False for row in found) else 0
+    return 1 if any(row["right"] is False for row in [*found, converted]) else 0
 
 
 if __name__ == "__main__":

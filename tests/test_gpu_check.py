@@ -26,6 +26,7 @@ def test_dry_run(gpu_check, tmp_path, capsys):
     assert gpu_check.main(["--dry-run", "-o", str(tmp_path)]) == 0
     result = json.loads((tmp_path / "gpu.json").read_text())
     assert "no figure of a device" in result["device"]
+    assert result["conversion"]["right"]
     rows = result["correctness"]
     assert len(rows) == len(gpu_check.MAPS) * 2 * 2 * 2
     assert all(row["right"] for row in rows if row["backend"] == "torch")

@@ -189,7 +189,7 @@ class KernelAttention(nn.Module):
             k [B, H, S, D], v [B, H, S, Dv]; key_mask bool [B, S].
 
         Raises:
-            KernelformerError: the attention is causal, or exact softmax.
+            KernelformerError: the attention is causal, or exact softmax; or another backend than torch is asked for.
             ShapeError: shapes or dtypes do not fit together.
         """
         self._check_memory()
@@ -259,6 +259,8 @@ class KernelAttention(nn.Module):
     def _check_memory(self) -> None:
         if self.causal or isinstance(self.feature_map, Softmax):
             raise KernelformerError("a memory needs a kernel and causal=False; causal attention has stream")
+        if self.backend not in ("auto", "torch"):
+            raise KernelformerError(f'backend="{self.backend}" computes no memory of cross-attention: take "auto"')
 
     def _attend(
         self,

@@ -187,8 +187,7 @@ def _model(settings: Settings, classes: list[str], tokenizer: PreTrainedTokenize
 
 
 def _read(settings: Settings, name: str, classes: list[str]) -> PreTrainedModel:
-    own = settings.kernel if settings.kernel is not None and ":" in settings.kernel else None
-    return read_classifier(name, classes, own_kernel=own, seed=settings.seed)
+    return read_classifier(name, classes, own_kernel=settings.own_kernel, seed=settings.seed)
 
 
 def _dynamics(settings: AlignSettings) -> Dynamics:

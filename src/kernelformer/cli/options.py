@@ -102,6 +102,11 @@ class TextSettings:
     ] = 0
 
     @property
+    def own_kernel(self) -> str | None:
+        """``kernel``, where it is "module:Class"."""
+        return self.kernel if self.kernel is not None and ":" in self.kernel else None
+
+    @property
     def kernel_options(self) -> dict[str, Any]:
         """``option``, read."""
         return parse_options(self.option)

@@ -67,8 +67,12 @@ def held_out_texts(settings: TextSettings, corpus: Corpus) -> int:
     return max(2, min(1000, len(corpus) // 10)) if settings.held_out is None else settings.held_out
 
 
+_NO_MATTER = ("measure", "tensorboard")
+"""Settings that change no weight, so that a run may go on with others."""
+
+
 class WorkFolder:
-    """OUT/.work: where an interrupted run left its finished stages; gone when the conversion is whole.
+    """OUT/.work: where an interrupted run left its finished stages; gone when the run is whole.
 
     Args:
         settings: of the run; its output folder is created.
@@ -89,9 +93,10 @@ class WorkFolder:
     ) -> None:
         self.output = Path(settings.output)
         self.path = self.output / ".work"
-        own_kernel = settings.kernel if settings.kernel is not None and ":" in settings.kernel else None
-        self._read = partial(load, own_kernel=own_kernel) if read is None else read
+        self._read = partial(load, own_kernel=settings.own_kernel) if read is None else read
         wanted = json.loads(json.dumps(asdict(settings)))
+        for name in _NO_MATTER:
+            wanted.pop(name, None)
         kept = self.path / "settings.json"
         if kept.is_file():
             self._check_same(json.loads(kept.read_text(encoding="utf-8")), wanted)
