@@ -101,7 +101,7 @@ def error(feature_map: FeatureMap, causal: bool, dtype: torch.dtype, backend: st
 
 
 def conversion() -> dict[str, Any]:
-    """A small encoder converted and trained, on the device that the Trainer finds: whether errors fall, or what failed."""
+    """A small encoder converted and trained, where the Trainer finds a device: do errors fall, or what stopped it?"""
     try:
         import transformers
 
