@@ -35,9 +35,9 @@ def test_both_sides_are_measured_in_processes_of_their_own() -> None:
         assert side["reason"] is None
         assert side["mib"] is not None
         long, short = side["mib"]
-        # The output alone is H N D floats.
-        assert long >= 16.0
-        assert short >= 8.0
+        # The output alone is H N D floats, of which some may lie in pages that the process had.
+        assert long >= 0.95 * 16.0
+        assert short >= 0.95 * 8.0
         assert long == pytest.approx(2 * short, rel=0.35)
     assert softmax["mib"] is not None
     # The weights, written out, would be H N² floats, 2 GiB.
