@@ -16,7 +16,7 @@ import torch.distributed as dist
 import kernelformer as kf
 from kernelformer.feature_maps import Hedgehog
 
-HEADS, WIDTH, FEATURES, ROUNDS = 8, 64, 128, 3
+HEADS, WIDTH, FEATURES, ROUNDS = 8, 64, 128, 7
 
 
 def main() -> None:
