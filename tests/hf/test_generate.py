@@ -202,9 +202,11 @@ def test_a_bfloat16_model_keeps_a_float32_state(ids):
 
 def test_what_would_take_tokens_back_is_refused(ids):
     model = _model()
-    with pytest.raises(ValueError, match="cache that can be cropped"):
+    # Newer versions of transformers ask before; older ones are stopped by the cache.
+    refused = "cache that can be cropped|no token can be taken back"
+    with pytest.raises(ValueError, match=refused):
         _generate(model, ids[:1], prompt_lookup_num_tokens=2)
-    with pytest.raises(ValueError, match="cache that can be cropped"):
+    with pytest.raises(ValueError, match=refused):
         _generate(model, ids[:1], assistant_model=_plain("llama"))
     _, cache = _run(model, ids)
     with pytest.raises(kf.KernelformerError, match="assisted decoding"):
