@@ -211,7 +211,7 @@ def test_what_would_take_tokens_back_is_refused(ids):
     _, cache = _run(model, ids)
     with pytest.raises(kf.KernelformerError, match="assisted decoding"):
         cache.crop(-1)
-    assert not cache.is_croppable
+    assert not getattr(cache, "is_croppable", False)  # older versions of transformers do not ask
     cache.crop(0)
     assert cache.get_seq_length() == 11
 
