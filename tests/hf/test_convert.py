@@ -68,7 +68,7 @@ def test_position_bias_is_refused():
         vocab_size=99, d_model=32, d_kv=8, d_ff=37, num_layers=1, num_heads=4, decoder_start_token_id=0
     )
     # Older versions of transformers compute T5's attention outside the interface.
-    with pytest.raises(kf.UnsupportedModelError, match="position bias|attention interface"):
+    with pytest.raises(kf.UnsupportedModelError, match=r"position bias|attention interface"):
         kf.convert(transformers.T5EncoderModel(config))
 
 
