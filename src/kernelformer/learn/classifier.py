@@ -10,13 +10,13 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from kernelformer.errors import DataError, KernelformerError
+from kernelformer.errors import KernelformerError
 from kernelformer.learn.energy import FourierAlignment, Riesz, center, class_targets
 from kernelformer.learn.langevin import Ball, Dynamics, Langevin, resample
+from kernelformer.learn.rows import labelled_rows
 
 __all__ = ["KernelClassifier"]
 
@@ -112,11 +112,7 @@ class KernelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             DataError: one class only.
             KernelformerError: an argument out of its range.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)  # noqa: N806
-        check_classification_targets(y)
-        self.classes_, indices = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise DataError("KernelClassifier needs labels of at least two classes, got one class")
+        X, self.classes_, indices = labelled_rows(self, X, y)  # noqa: N806
         if self.num_particles < 1 or not 1 <= (self.num_features or 1) <= self.num_particles:
             raise KernelformerError(
                 "num_particles must be at least 1 and num_features lie between 1 and num_particles, got "

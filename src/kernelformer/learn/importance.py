@@ -8,10 +8,10 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelformer.errors import DataError, KernelformerError
+from kernelformer.errors import KernelformerError
+from kernelformer.learn.rows import labelled_rows
 
 __all__ = ["ImportanceFeatures", "importance_weights"]
 
@@ -110,11 +110,7 @@ class ImportanceFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             DataError: one class only.
             KernelformerError: an argument out of its range.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)  # noqa: N806
-        check_classification_targets(y)
-        classes, indices = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise DataError("ImportanceFeatures needs labels of at least two classes, got one class")
+        X, classes, indices = labelled_rows(self, X, y)  # noqa: N806
         if not (self.gamma > 0 and self.radius >= 0 and self.n_components >= 1 and self.n_candidates >= 2):
             raise KernelformerError(
                 "gamma must be positive, radius 0 or more, n_components 1 or more and n_candidates 2 or more, got "
