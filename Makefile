@@ -10,6 +10,7 @@ DEMO_ARGS     ?=
 DEMO_ALL_ARGS ?= --finetune-steps 1500
 KERNELS       ?= hedgehog,darkformer,flexformer_s,flexformer_n,favor
 BENCH_ARGS    ?=
+UNIT          := $(addprefix tests/,contract engine feature_maps tasks) $(wildcard tests/test_[abfst]*.py)
 
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check
@@ -20,7 +21,7 @@ RUN     := HF_HUB_OFFLINE=1 $(BIN)/kernelformer
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo demo-all bench docs tables gpu-check wheel audit clean
+.PHONY: help setup check test unit demo demo-all bench docs tables gpu-check wheel audit clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +43,9 @@ check: $(VENV)/.dev-stamp ## lint, format, types, layers, generated tables
 
 test: $(VENV)/.dev-stamp ## pytest, doctests of src included (ARGS="-k name" for a part, ARGS="-m slow" for the slow ones)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+
+unit: $(VENV)/.dev-stamp ## the tests of maps, engine and tasks alone, in some three minutes
+	$(BIN)/python -m pytest $(UNIT)
 
 bench: $(VENV)/.demo-stamp ## time and memory of attention on this machine, beside floors and rivals
 	$(RUN) bench --memory -o runs/bench $(BENCH_ARGS)
