@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelAttention", "LayerCall", "kernels_of"]
 
-# A backend asked for by any other name has no window, and no bidirectional slices.
+# A backend asked for by any other name has no window, no bidirectional slices, and no memory.
 _IN_TORCH = ("auto", "torch")
 _BELOW_CROSSOVER = ("warn", "exact-kernel", "ignore")
 
@@ -259,7 +259,7 @@ class KernelAttention(nn.Module):
     def _check_memory(self) -> None:
         if self.causal or isinstance(self.feature_map, Softmax):
             raise KernelformerError("a memory needs a kernel and causal=False; causal attention has stream")
-        if self.backend not in ("auto", "torch"):
+        if self.backend not in _IN_TORCH:
             raise KernelformerError(f'backend="{self.backend}" computes no memory of cross-attention: take "auto"')
 
     def _attend(

@@ -6,7 +6,7 @@ import pytest
 
 import kernelformer as kf
 from kernelformer.bench.rows import Rows
-from kernelformer.learn import trainer
+from kernelformer.learn import curves
 
 
 def never():
@@ -36,7 +36,7 @@ def test_all_rows_come_in_their_order_and_the_time_left_is_told(tmp_path):
 
 def test_trainings_of_a_row_are_shown_where_they_were_asked_to_be(tmp_path):
     def measure():
-        return {"events": str(trainer._EVENTS.get())}
+        return {"events": str(curves.EVENTS.get())}
 
     assert Rows(tmp_path / "a.rows.jsonl", {}).get("favor, 0", measure) == {"events": "None"}
     shown = Rows(tmp_path / "b.rows.jsonl", {}, tmp_path / "events").get("favor, 0", measure)

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import kernelformer as kf
+from kernelformer.learn import Schedule, tensorboard
 from kernelformer.learn.finetuning import finetune
-from kernelformer.learn.trainer import Schedule, tensorboard
 
 
 def train(teacher, batches):

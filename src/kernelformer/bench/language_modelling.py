@@ -26,7 +26,17 @@ from kernelformer.tasks.documents import messages_by_year, read_language
 from kernelformer.tasks.language import likelihood, token_blocks
 from kernelformer.tasks.modelling import LanguageBatches, train_vocabulary
 
-__all__ = ["ROWS", "SCALES", "Row", "Scale", "build_model", "kernel_rate", "language_markdown", "run_study"]
+__all__ = [
+    "ROWS",
+    "SCALES",
+    "Row",
+    "Scale",
+    "build_model",
+    "kernel_rate",
+    "language_markdown",
+    "run_study",
+    "scale_settings",
+]
 
 
 @dataclass(frozen=True)
@@ -132,12 +142,17 @@ def run_study(
     }
     runs = kept.get_all(wanted, say)
     return {
-        "settings": asdict(scale) | {"rows": [asdict(row) for row in rows]},
+        "settings": scale_settings(scale, rows),
         "seeds": seeds,
         "tokens": {name: sum(part.lengths) for name, part in blocks._asdict().items()},
         **environment(),
         "runs": list(runs.values()),
     }
+
+
+def scale_settings(scale: Scale, rows: Sequence[Row] = ROWS) -> dict[str, Any]:
+    """All of a scale and its rows, for JSON."""
+    return asdict(scale) | {"rows": [asdict(row) for row in rows]}
 
 
 def build_model(scale: Scale, row: Row, seed: int) -> PreTrainedModel:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernelformer.bench.clock import TimeLeft
 from kernelformer.errors import KernelformerError
-from kernelformer.learn.trainer import tensorboard
+from kernelformer.learn import tensorboard
 
 __all__ = ["Rows"]
 

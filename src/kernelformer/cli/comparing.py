@@ -56,10 +56,14 @@ class Ranked(TypedDict):
 
 
 class Plan(NamedTuple):
-    """One conversion a kernel and seed, in OUT/NAME-SEED; teacher and texts by seed, where work is left."""
+    """One conversion a kernel and seed, in OUT/NAME-SEED.
+
+    Where work is left: ``sources``, teacher and texts by seed, and ``words``, what each output folder gets.
+    """
 
     runs: list[ConvertSettings]
     sources: dict[int, Source]
+    words: dict[str, str]
 
     def left(self) -> list[ConvertSettings]:
         """What is not finished."""
@@ -75,19 +79,18 @@ def plan(settings: ConvertSettings, names: Sequence[str], seeds: Sequence[int]) 
     output = Path(settings.output)
     if output.exists() and not output.is_dir():
         raise KernelformerError(f"the output folder {output} is a file: choose another")
-    found = Plan([_one(settings, output, name, seed) for name in names for seed in seeds], {})
+    found = Plan([_one(settings, output, name, seed) for name in names for seed in seeds], {}, {})
     for one in found.left():
         if one.seed not in found.sources:
             found.sources[one.seed] = read(one)
-        prepare(one, found.sources[one.seed])
+        found.words[one.output] = describe(prepare(one, found.sources[one.seed]))["convert"]
     return found
 
 
 def describe_plan(plan: Plan) -> dict[str, str]:
     """What :func:`compare` would do, in words."""
-    left = plan.left()
-    finished = {"finished": f"{len(plan.runs) - len(left)} of {len(plan.runs)} conversions"}
-    return finished | {one.output: describe(prepare(one, plan.sources[one.seed]))["convert"] for one in left}
+    finished = {"finished": f"{len(plan.runs) - len(plan.left())} of {len(plan.runs)} conversions"}
+    return finished | plan.words
 
 
 def compare(plan: Plan, output: Path, say: Callable[[str], None]) -> list[Ranked]:

@@ -118,7 +118,7 @@ def resumable(events: Path | None = None) -> Iterator[None]:
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    from kernelformer.learn.trainer import tensorboard
+    from kernelformer.learn import tensorboard
 
     try:
         with tensorboard(events):

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from kernelformer.cli.options import TextSettings
 from kernelformer.errors import KernelformerError
 from kernelformer.hf import load
+from kernelformer.hf.record import check_seed
 from kernelformer.tasks.files import write_json
 from kernelformer.tasks.text import Corpus, load_texts
 
@@ -50,13 +51,12 @@ def check_data(sources: Sequence[str]) -> None:
 
 
 def check_numbers(seed: int, *rates: float | None) -> None:
-    """Check a seed, which NumPy takes up to 2³², and rates of learning; None is a rate that others choose.
+    """Check a seed, and rates of learning; None is a rate that others choose.
 
     Raises:
         KernelformerError: one is out of its range.
     """
-    if not 0 <= seed < 2**32:
-        raise KernelformerError(f"seed must be from 0 to {2**32 - 1}, got {seed}")
+    check_seed(seed)
     for rate in rates:
         if rate is not None and not 0 <= rate < math.inf:
             raise KernelformerError(f"a learning rate must be a finite number from 0, got {rate}")

@@ -14,7 +14,7 @@ from kernelformer.errors import KernelformerError, UnsupportedModelError
 from kernelformer.feature_maps import build_feature_map, find_feature_map
 from kernelformer.hf.cache import keep_state
 from kernelformer.hf.interface import NAME, register
-from kernelformer.hf.record import FORMAT
+from kernelformer.hf.record import FORMAT, check_seed
 from kernelformer.hf.shared_qk import check_shareable, share_queries_and_keys
 from kernelformer.hf.sites import AttentionSite, find_sites
 
@@ -66,16 +66,14 @@ def convert(
     if getattr(model.config, "kernelized", None):
         raise KernelformerError("this model has kernel attention already: convert the original model")
     kind: Any = find_feature_map(kernel)
-    if not 0 <= seed < 2**32:
-        raise KernelformerError(f"seed must be from 0 to {2**32 - 1}, got {seed}")
+    check_seed(seed)
     sites = find_sites(model, example)
     chosen = _choose(sites, layers)
     if window and any(sites[index].softcap for index in chosen):
         raise UnsupportedModelError("this model caps its scores (softcap), which a window does not: take window=0")
-    gated = kind.is_gated and "a gated kernel has an order"
-    ordered = "a window lies behind a token" if window else gated
-    if ordered and not all(sites[index].causal for index in chosen):
-        raise UnsupportedModelError(f"{ordered}, and this model attends both ways: it is for decoders")
+    if (window or kind.is_gated) and not all(sites[index].causal for index in chosen):
+        reason = "a window lies behind a token" if window else "a gated kernel has an order"
+        raise UnsupportedModelError(f"{reason}, and this model attends both ways: it is for decoders")
     if shared_qk:
         for index in sorted(chosen):
             check_shareable(model.base_model.get_submodule(sites[index].module), sites[index])

@@ -13,12 +13,12 @@ from torch import nn
 from transformers import PretrainedConfig
 
 from kernelformer.errors import KernelformerError
+from kernelformer.hf.record import MOST_LAYERS
 
 __all__ = ["check_finite", "check_size", "told_in_one_line"]
 
 _Model = TypeVar("_Model", bound=nn.Module)
 _LONGEST = 300
-_MOST_LAYERS = 10_000
 _SMALL = 1 << 20
 
 
@@ -49,8 +49,8 @@ def check_size(build: Callable[[], nn.Module], config: PretrainedConfig, path: s
     if not files:
         return
     layers = getattr(config, "num_hidden_layers", 0)
-    if not isinstance(layers, int) or layers > _MOST_LAYERS:
-        raise KernelformerError(f"{path}: config.json has {layers!r} layers, more than {_MOST_LAYERS:,}")
+    if not isinstance(layers, int) or layers > MOST_LAYERS:
+        raise KernelformerError(f"{path}: config.json has {layers!r} layers, more than {MOST_LAYERS:,}")
     with told_in_one_line(f"{path}: config.json describes no model"), torch.device("meta"):
         model = build()
     needed = sum(weight.numel() for weight in model.parameters())

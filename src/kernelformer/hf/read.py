@@ -127,7 +127,8 @@ def read_classifier(
                     num_labels=len(classes),
                     trust_remote_code=False,
                 )
-    return name_classes(check_finite(model.eval(), name), classes)
+            check_finite(model.eval(), name)
+    return name_classes(model, classes)
 
 
 def name_classes(model: PreTrainedModel, classes: Sequence[str]) -> PreTrainedModel:

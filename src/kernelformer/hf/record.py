@@ -13,12 +13,13 @@ from typing import Any
 
 from kernelformer.errors import KernelformerError
 
-__all__ = ["FORMAT", "check_record"]
+__all__ = ["FORMAT", "MOST_LAYERS", "check_record", "check_seed"]
 
 FORMAT = 2
 """Format number of ``config.kernelized``; a reader refuses a newer one. 2 has window and shared_qk, which 1 lacks."""
 
-_MOST_LAYERS = 10_000
+MOST_LAYERS = 10_000
+_LARGEST_SEED = 2**32 - 1
 _LARGEST_SIZE = 1 << 20
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
@@ -46,12 +47,12 @@ _RECORD: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda x: x is None or _whole(1, _LARGEST_SIZE)(x),
     ),
     "options": (f"names with numbers up to {_LARGEST_SIZE}, text, true, false or null", _is_options),
-    "seed": ("a whole number below 2 ** 32", _whole(0, 2**32 - 1)),
+    "seed": ("a whole number below 2 ** 32", _whole(0, _LARGEST_SEED)),
     "window": ("a whole number", _whole(0, _LARGEST_SIZE)),
     "shared_qk": ("true or false", _is_flag),
     "layers": (
-        f"up to {_MOST_LAYERS} layers",
-        lambda x: isinstance(x, list) and 0 < len(x) <= _MOST_LAYERS and all(isinstance(each, dict) for each in x),
+        f"up to {MOST_LAYERS} layers",
+        lambda x: isinstance(x, list) and 0 < len(x) <= MOST_LAYERS and all(isinstance(each, dict) for each in x),
     ),
 }
 _LAYER: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -63,6 +64,16 @@ _LAYER: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 # What earlier formats lack.
 _OPTIONAL = ("format", "window", "shared_qk")
+
+
+def check_seed(seed: int) -> None:
+    """Check a seed, which NumPy takes below 2³².
+
+    Raises:
+        KernelformerError: it is out of that range.
+    """
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise KernelformerError(f"seed must be from 0 to {_LARGEST_SEED}, got {seed}")
 
 
 def check_record(record: Any, path: str | Path) -> None:

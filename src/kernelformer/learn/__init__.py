@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from kernelformer.learn.curves import tensorboard
 from kernelformer.learn.energy import (
     FourierAlignment,
     Riesz,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kernelformer.learn.classify import align_and_train, train_classifier
     from kernelformer.learn.distillation import distill, layer_errors
     from kernelformer.learn.finetuning import FINETUNE_MODES, finetune
-    from kernelformer.learn.trainer import Schedule, Selection, tensorboard
+    from kernelformer.learn.trainer import Schedule, Selection
 
 __all__ = [
     "FINETUNE_MODES",
@@ -72,7 +73,6 @@ _HOMES = {
     "distill": "kernelformer.learn.distillation",
     "finetune": "kernelformer.learn.finetuning",
     "layer_errors": "kernelformer.learn.distillation",
-    "tensorboard": "kernelformer.learn.trainer",
     "train_classifier": "kernelformer.learn.classify",
 }
 

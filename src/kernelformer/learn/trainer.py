@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,10 +18,10 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import get_last_checkpoint
 
-from kernelformer.errors import KernelformerError
+from kernelformer.learn.curves import EVENTS
 from kernelformer.learn.statistics import Batch
 
-__all__ = ["KERNEL_SHARE", "PRECISIONS", "Batch", "Schedule", "Selection", "fit", "tensorboard", "wants_bfloat16"]
+__all__ = ["KERNEL_SHARE", "PRECISIONS", "Batch", "Schedule", "Selection", "fit", "wants_bfloat16"]
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 
@@ -74,29 +72,6 @@ class Selection:
 
 _SCORE = "eval_score"
 
-_EVENTS: ContextVar[Path | None] = ContextVar("_EVENTS", default=None)
-
-
-@contextmanager
-def tensorboard(folder: str | Path | None) -> Iterator[None]:
-    """Within, every training writes the entries of its loss curve to a folder of its own here; None writes nothing.
-
-    Raises:
-        KernelformerError: TensorBoard is not installed.
-    """
-    if folder is not None:
-        try:
-            import torch.utils.tensorboard  # noqa: F401
-        except ImportError as error:
-            raise KernelformerError(
-                f"events for TensorBoard need {error.name}: pip install 'kernelformer[tensorboard]'"
-            ) from error
-    before = _EVENTS.set(None if folder is None else Path(folder))
-    try:
-        yield
-    finally:
-        _EVENTS.reset(before)
-
 
 def fit(
     model: nn.Module,
@@ -138,7 +113,7 @@ def fit(
     trainer.remove_callback(ProgressCallback)
     if sys.stderr.isatty():
         trainer.add_callback(_Bar(label))
-    if (events := _EVENTS.get()) is not None:
+    if (events := EVENTS.get()) is not None:
         trainer.add_callback(_tensorboard(events / label))
     trainer.train(resume_from_checkpoint=_last_whole_checkpoint(folder))
     return [(int(entry["step"]), entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]

@@ -74,9 +74,11 @@ class SequenceBatches(BatchPerStep):
 def accuracy(model: nn.Module, sequences: Sequences, batch_size: int = 64) -> float:
     """The share that a classifier gets right, in evaluation mode; its mode is restored."""
     steps = -(-len(sequences.labels) // batch_size)
+    device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
     right = 0
     with evaluating(model):
-        for batch in SequenceBatches(sequences, batch_size, steps=steps, seed=0, shuffle=False):
+        for found in SequenceBatches(sequences, batch_size, steps=steps, seed=0, shuffle=False):
+            batch = {name: part.to(device) for name, part in found.items()}
             right += int((model(**batch).logits.argmax(-1) == batch["labels"]).sum())
     return right / len(sequences.labels)
 

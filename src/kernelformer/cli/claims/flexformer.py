@@ -19,15 +19,15 @@ def _efficiency(run: Run) -> None:
 
 
 def _language_modelling(run: Run) -> None:
-    from dataclasses import asdict, replace
+    from dataclasses import replace
 
-    from kernelformer.bench.language_modelling import SCALES, language_markdown, run_study
+    from kernelformer.bench.language_modelling import SCALES, language_markdown, run_study, scale_settings
 
     scale = SCALES[run.scale]
     if run.data is not None:
         scale = replace(scale, data=run.data)
     study = run.study(
-        asdict(scale),
+        scale_settings(scale),
         lambda rows: run_study(scale, run.seeds, rows, run.checkpoints, say=run.say),
     )
     print(f"\n{language_markdown(study)}")
